@@ -19,6 +19,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # JAX takes the CPU for four devices.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+# Code that numba compiles is found again also by tests with another folder for the user's cache.
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "numba")
+)
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -126,14 +130,14 @@ def kernels_folder() -> Path:
 
     Its name stands for all sources, for the compilers, and for this CPU, which emulates GPUs.
     """
-    from dali_pipelines.kernels.stamp import STAMP
-    from readers.cache.stamp import stamp_of
+    from dali_pipelines.kernels.jit import JIT
+    from readers.cache.jit import source_hash
 
     parts = (TESTS / "gpu_offline").glob("*.*")
-    emulator = stamp_of(part for part in parts if not part.name.startswith("test_"))
+    emulator = source_hash(part for part in parts if not part.name.startswith("test_"))
     compilers = [version(name) for name in ("numba-cuda", "nvidia-cuda-nvcc")]
     cpu = re.search("flags.*", Path("/proc/cpuinfo").read_text())
-    known = repr((STAMP, emulator, compilers, cpu and cpu[0]))
+    known = repr((JIT.source_hash, emulator, compilers, cpu and cpu[0]))
     return ROOT / "build" / "kernels" / hashlib.sha256(known.encode()).hexdigest()[:16]
 
 

@@ -7,7 +7,6 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
@@ -267,14 +266,6 @@ def open_index(config: RunConfig) -> Index:
         make = sets.jpeg_samples if config.pipeline == "jpeg" else sets.fits_samples
         data = str(make())
     return Index.scan(data, suffixes=suffixes_of(config.pipeline), storage=config.storage)
-
-
-def compile_ahead(config: RunConfig) -> None:
-    """Start to compile kernels that a run needs on the CPU; others follow where they are needed."""
-    from dali_pipelines.kernels.ahead import KERNELS, start
-
-    if config.device == "cpu" or (config.device == "auto" and not Path("/dev/nvidiactl").exists()):
-        start({"fits": ["decode_entry float32"], "aia": KERNELS["aia"]}.get(config.pipeline, ()))
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:

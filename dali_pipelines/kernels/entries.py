@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from dali_pipelines.kernels.ahead import wait_for
 from dali_pipelines.kernels.arrays import array_at
 from dali_pipelines.kernels.augment.color import retouch
 from dali_pipelines.kernels.augment.erase import choose_part
 from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
 from dali_pipelines.kernels.bits import load_int64, store_int64
-from dali_pipelines.kernels.compiled import callback, compiled
 from dali_pipelines.kernels.fits.image import decode_image
+from dali_pipelines.kernels.jit import cfunc, njit
 from dali_pipelines.kernels.resample.nearest import nearest
 from dali_pipelines.kernels.resample.resize import resize
 from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
 from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
+from readers.cache.once import one_compiles
 
 _AT = types.uint64
 _RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)
@@ -40,73 +40,73 @@ class Entry(NamedTuple):
     """numba's CFunc that sets the shapes of a batch of outputs."""
 
 
-def _made_once(make: Callable[..., Entry]) -> Any:
-    """Return a function that makes each entry once, after the process that compiles it, if any."""
+def _compiled_once(make: Callable[..., Entry]) -> Any:
+    """Return a function that makes each entry once, by one process at a time."""
 
     @cache
     @wraps(make)
     def made(*arguments: str) -> Entry:
-        wait_for(" ".join((make.__name__, *arguments)))
-        return make(*arguments)
+        with one_compiles("_".join((make.__name__, *arguments))):
+            return make(*arguments)
 
     return made
 
 
-@_made_once
+@_compiled_once
 def decode_entry(dtype: str) -> Entry:
     """Return `decode_image` for an image of this element type: float32, uint8, int16 or int32."""
     return Entry(_decode(np.dtype(dtype).type, 2 if dtype == "float32" else 0), _decode_setup())
 
 
-@_made_once
+@_compiled_once
 def resize_entry(dtype: str) -> Entry:
     """Return `resize` for an image of this element type: uint8 or float32."""
     return Entry(_resize(np.dtype(dtype).type), _resize_setup())
 
 
-@_made_once
+@_compiled_once
 def nearest_entry(dtype: str) -> Entry:
     """Return `nearest` for an image of this element type."""
     return Entry(_nearest(np.dtype(dtype).type), _resize_setup())
 
 
-@_made_once
+@_compiled_once
 def warp_entry() -> Entry:
     """Return `warp`."""
     return Entry(_warp(), _warp_setup())
 
 
-@_made_once
+@_compiled_once
 def retouch_entry() -> Entry:
     """Return `retouch`."""
     return Entry(_retouch(), _same_shape_setup())
 
 
-@_made_once
+@_compiled_once
 def noise_entry() -> Entry:
     """Return `add_noise`."""
     return Entry(_noise(of_photons=False), _same_shape_setup())
 
 
-@_made_once
+@_compiled_once
 def photon_noise_entry() -> Entry:
     """Return `add_photon_noise`."""
     return Entry(_noise(of_photons=True), _same_shape_setup())
 
 
-@_made_once
+@_compiled_once
 def choose_part_entry() -> Entry:
     """Return `choose_part`."""
     return Entry(_choose_part(), _part_setup())
 
 
-@compiled
+@njit(inline="always")
 def _entry(table, number):  # type: ignore[no-untyped-def]
     """Return an entry of a table of addresses."""
     return load_int64(np.int64(table) + 8 * number)
 
 
-@compiled
+@njit(inline="always")
 def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
     return _entry(_entry(shapes, array), axis)
 
@@ -114,7 +114,7 @@ def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
 def _decode(dtype: Any, finish_size: int) -> Any:
     item = np.dtype(dtype).itemsize
 
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
         planes = _extent(in_shapes, 5, 0) // 2
@@ -137,7 +137,7 @@ def _decode(dtype: Any, finish_size: int) -> Any:
 
 
 def _resize(dtype: Any) -> Any:
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
@@ -152,7 +152,7 @@ def _resize(dtype: Any) -> Any:
 
 
 def _nearest(dtype: Any) -> Any:
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
@@ -167,7 +167,7 @@ def _nearest(dtype: Any) -> Any:
 
 
 def _warp() -> Any:
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
         out_shape = (_extent(out_shapes, 0, 1), _extent(out_shapes, 0, 2))
@@ -188,7 +188,7 @@ def _warp() -> Any:
 
 
 def _retouch() -> Any:
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), _extent(in_shapes, 0, 2))
         out = array_at(_entry(outs, 0), shape, np.float32)
@@ -201,7 +201,7 @@ def _retouch() -> Any:
 
 
 def _noise(*, of_photons: bool) -> Any:
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         values = _extent(in_shapes, 0, 0) * _extent(in_shapes, 0, 1) * _extent(in_shapes, 0, 2)
         out = array_at(_entry(outs, 0), values, np.float32)
@@ -216,7 +216,7 @@ def _noise(*, of_photons: bool) -> Any:
 
 
 def _choose_part() -> Any:
-    @callback(_RUN)
+    @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         part = array_at(_entry(outs, 0), 4, np.float32)
         fractions = array_at(_entry(ins, 0), _extent(in_shapes, 0, 0), np.float32)
@@ -234,7 +234,7 @@ def _decode_setup() -> Any:
     The image has shape (height, width, 1), or with several planes (planes, height, width).
     """
 
-    @callback(_SETUP)
+    @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
@@ -252,7 +252,7 @@ def _decode_setup() -> Any:
 def _resize_setup() -> Any:
     """Set the shape of the output: channels of the first input, (height, width) of the second."""
 
-    @callback(_SETUP)
+    @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
@@ -267,7 +267,7 @@ def _resize_setup() -> Any:
 def _same_shape_setup() -> Any:
     """Set the shape of the output: that of the first input, of three axes."""
 
-    @callback(_SETUP)
+    @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         for sample in range(num_samples):
             for axis in range(3):
@@ -280,7 +280,7 @@ def _same_shape_setup() -> Any:
 def _part_setup() -> Any:
     """Set the shape of the output: (4,)."""
 
-    @callback(_SETUP)
+    @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         for sample in range(num_samples):
             store_int64(_entry(out_shapes, sample), 4)
@@ -291,7 +291,7 @@ def _part_setup() -> Any:
 def _warp_setup() -> Any:
     """Set the shape of the output: (1, height, width), of the second input."""
 
-    @callback(_SETUP)
+    @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)

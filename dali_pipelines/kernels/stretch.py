@@ -24,7 +24,7 @@ from dali_pipelines.kernels.bits import (
     load_float64,
     quotient32,
 )
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.stretch_parameters import (
     ASINH,
     CEILING,
@@ -45,7 +45,7 @@ _LN2 = np.float32(0.6931472)
 _MOST = np.float32(3.4028235e38)
 
 
-@compiled
+@njit
 def constants(parameters):  # type: ignore[no-untyped-def]
     """Load the parameters once, as a tuple of float32: loads in the loop would prevent vectors."""
     return (
@@ -61,7 +61,7 @@ def constants(parameters):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def constants_at(address):  # type: ignore[no-untyped-def]
     """Load float64 parameters from an address, for kernels on a GPU."""
     return (
@@ -77,7 +77,7 @@ def constants_at(address):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def stretched(value, parameters):  # type: ignore[no-untyped-def]
     """Stretch one pixel, on a GPU; on a CPU prefer `stretch_line`.
 
@@ -107,7 +107,7 @@ def stretched(value, parameters):  # type: ignore[no-untyped-def]
     return _finished(x, fields)
 
 
-@compiled
+@njit
 def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
     """Stretch pixels in place, each as `stretched` does.
 
@@ -137,23 +137,23 @@ def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
             line[i] = _finished(_begun(line[i], fields), fields)
 
 
-@compiled
+@njit
 def _begun(value, fields):  # type: ignore[no-untyped-def]
     return _clipped(value * fields[SCALE], fields[LOW], fields[HIGH])
 
 
-@compiled
+@njit
 def _finished(x, fields):  # type: ignore[no-untyped-def]
     return _clipped((x - fields[MEAN]) * fields[FACTOR], fields[FLOOR], fields[CEILING])
 
 
-@compiled
+@njit
 def _clipped(x, low, high):  # type: ignore[no-untyped-def]
     x = low if x < low else x  # comparisons, as min and max would drop NaN
     return high if x > high else x
 
 
-@compiled
+@njit
 def log1p32(x):  # type: ignore[no-untyped-def]
     """Return log(1 + x) of a float32 above -1, without branches.
 
@@ -175,7 +175,7 @@ def log1p32(x):  # type: ignore[no-untyped-def]
     return x if x > _MOST else result  # infinity
 
 
-@compiled
+@njit
 def log32(x):  # type: ignore[no-untyped-def]
     """Return log(x) of a positive, normal float32, without branches."""
     bits = bits_of_float32(x)
@@ -184,7 +184,7 @@ def log32(x):  # type: ignore[no-untyped-def]
     return _logarithm(mantissa - np.float32(1), power)
 
 
-@compiled
+@njit
 def _logarithm(f, power):  # type: ignore[no-untyped-def]
     """Return log(1 + f) + power log 2, for f between sqrt(1/2) - 1 and sqrt(2) - 1."""
     p = np.float32(7.0376836292e-2)
@@ -203,14 +203,14 @@ def _logarithm(f, power):  # type: ignore[no-untyped-def]
     return (f + small) + number * np.float32(0.693359375)
 
 
-@compiled
+@njit
 def signed_log1p32(x):  # type: ignore[no-untyped-def]
     """Return sign(x) log(1 + abs(x)) of a float32."""
     size = log1p32(abs(x))
     return -size if x < np.float32(0) else size
 
 
-@compiled
+@njit
 def asinh32(x):  # type: ignore[no-untyped-def]
     """Return asinh of a float32, without branches.
 

@@ -52,7 +52,7 @@ _NOT_DECODED = {
 _BITS = {"uint8": 8, "uint16": 16}
 _PNM_HEADER_NBYTES = 32
 """At most."""
-MODULES_TO_CUT = "readers.cache.loaded", "readers.jpeg.mcu.cut"
+MODULES_TO_CUT = ("readers.jpeg.mcu.cut",)
 """Modules that are imported when the first window is cut out of a JPEG."""
 
 

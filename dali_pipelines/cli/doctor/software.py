@@ -7,8 +7,6 @@ import importlib.metadata
 import io
 import os
 import platform
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
@@ -158,30 +156,19 @@ def vectors(job: Job) -> Finding:
 
 
 def kernel_cache(job: Job) -> Finding:
-    """Whether numba can keep what it compiles, and has kept what decodes the files of the job."""
-    jpeg = job.config.pipeline == "jpeg"
-    extra = "seconds" if jpeg else "6 s"
-    folder = _cache_folder(jpeg)
-    if any(folder.glob("scan.cut-*.nbi" if jpeg else "image.decode_image.part-*.nbi")):
-        return ok(f"kernel cache: {folder}, in use")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
+    """Whether compiled kernels can be kept, and those for the files of the job are."""
+    if job.config.pipeline == "jpeg":
+        from readers.jpeg.mcu.jit import JIT
+    else:
+        from dali_pipelines.kernels.jit import JIT
+    if (folder := JIT.folder) is None:
         return bad(
-            f"kernel cache: numba cannot keep what it compiles ({error})",
+            "kernel cache: compiled kernels can be kept nowhere",
             "set NUMBA_CACHE_DIR to a folder that you can write",
         )
-    return note(f"kernel cache: {folder} has no kernels yet, the first start takes {extra} longer")
-
-
-def _cache_folder(jpeg: bool) -> Path:
-    """Return the folder where numba keeps kernels for FITS, or for windows of JPEG files."""
-    from dali_pipelines.kernels.fits.image import decode_image
-    from readers.jpeg.mcu import scan
-
-    return Path((scan.cut if jpeg else decode_image).stats.cache_path)
+    if any(folder.rglob("*.nbi")):
+        return ok(f"kernel cache: {folder}, in use")
+    return note(f"kernel cache: {folder} has no kernels yet, the first start takes 10 s longer")
 
 
 def _gpu_extra(job: Job) -> str:

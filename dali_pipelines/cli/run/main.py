@@ -30,7 +30,6 @@ from dali_pipelines.cli.paths import check_outputs, check_unread
 from dali_pipelines.cli.run_config import (
     RunConfig,
     choose_devices,
-    compile_ahead,
     new_loader,
     open_index,
 )
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if it failed, 2 for wrong usage, 130 if interrupted."""
     config = parse(RunConfig, argv, __doc__, "run", sample_job)
-    compile_ahead(config)
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
     try:

@@ -4,12 +4,11 @@
     dali-pipelines warm --pipeline fits aia
     NUMBA_CACHE_DIR=/opt/kernels dali-pipelines warm
 
-Without it the first run in each new container compiles what it needs, which takes seconds. What is
-compiled is kept beside the package or, where that cannot be written, in the cache folder of the
-user's home, or in NUMBA_CACHE_DIR, which runs must then have, too. It is found there even if files
-are read-only, by CPUs of the same kind and with the same features alone: on others a run compiles
-its own. Kernels for GPUs are compiled on GPUs, by the first run. What is there already is loaded,
-to see that it is.
+Without it the first run in each new container compiles what it needs, which takes some seconds.
+Compiled kernels are kept in NUMBA_CACHE_DIR, which runs must then have, too, or else in the cache
+folder of the user's home. They are found there even if files are read-only, but only by CPUs of the
+same kind and with the same features: on others a run compiles its own. Kernels for GPUs are
+compiled on GPUs, by the first run.
 
 The exit status is 0; 1 if a kernel was not compiled or not kept, 2 for wrong usage, 130 if
 interrupted.
@@ -17,18 +16,37 @@ interrupted.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from importlib import import_module
 from typing import ClassVar
 
 from dali_pipelines.cli.errors import command, count
 from dali_pipelines.cli.options import option, parse
 from dali_pipelines.cli.shared_flags import ProcessFlags
+from dali_pipelines.parallel.task_map import process_map
 
-_PIPELINES = ("fits", "jpeg", "aia", "augment")
+_ENTRIES = "dali_pipelines.kernels.entries:"
+KERNELS = {
+    "fits": (
+        *(f"{_ENTRIES}decode_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
+        f"{_ENTRIES}resize_entry float32",
+        *(f"{_ENTRIES}nearest_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
+        "readers.fits.tiles.hcompress.stream:compile_all",
+    ),
+    "jpeg": (
+        *(f"{_ENTRIES}resize_entry {dtype}" for dtype in ("uint8", "float32")),
+        *(f"{_ENTRIES}nearest_entry {dtype}" for dtype in ("uint8", "uint16", "float32")),
+        "readers.jpeg.mcu.cut:compile_once",
+    ),
+    "aia": (f"{_ENTRIES}decode_entry float32", f"{_ENTRIES}warp_entry"),
+    "augment": tuple(
+        f"{_ENTRIES}{name}_entry" for name in ("retouch", "noise", "photon_noise", "choose_part")
+    ),
+}
+"""Functions that compile what a pipeline uses, and their arguments; what augmentations use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +60,7 @@ class WarmConfig(ProcessFlags):
         "pipelines to compile for, and augment for augmentations (default: all)",
         type=str,
         nargs="+",
-        choices=_PIPELINES,
+        choices=tuple(KERNELS),
     )
 
 
@@ -50,34 +68,27 @@ class WarmConfig(ProcessFlags):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if a kernel was not compiled or not kept, 2 for wrong usage."""
     config = parse(WarmConfig, argv, __doc__, "warm")
-    from dali_pipelines.kernels.ahead import KERNELS
+    from dali_pipelines.kernels.jit import JIT
 
-    names = sorted(
-        {name for pipeline in config.pipeline or _PIPELINES for name in KERNELS[pipeline]}
-    )
-    jobs: dict[str, list[str]] = {}
-    for name in names:  # a function for several types in one process, which share parts of it
-        jobs.setdefault(name.partition(" ")[0], []).append(name)
+    if JIT.folder is None:
+        return 1  # which was logged
+    names = {name for pipeline in config.pipeline or KERNELS for name in KERNELS[pipeline]}
     # The longest first.
-    in_order = sorted(jobs.values(), key=lambda job: ("decode" not in job[0], "warp" not in job[0]))
-    with ThreadPoolExecutor(config.num_processes) as pool:
-        results = list(pool.map(_compile, in_order))
-    failures = [failure for _, failure in results if failure]
-    for message in failures:
-        print(message, file=sys.stderr)
-    if not failures:
-        compiled = sum(number for number, _ in results)
-        counts = {"compiled and kept": compiled, "there already": len(names) - compiled}
-        print("; ".join(f"{count(n, 'kernel')} {what}" for what, n in counts.items() if n) + ".")
-    return 1 if failures else 0
+    in_order = sorted(names, key=lambda name: ("decode" not in name, "warp" not in name, name))
+    with closing(process_map(_compile, zip(in_order), config.num_processes)) as failures:
+        messages = [message for message in failures if message]
+    print(*messages, sep="\n", end="\n" * bool(messages), file=sys.stderr)
+    if not messages:
+        print(f"{count(len(names), 'kernel')} compiled, and kept in {JIT.folder.parent}.")
+    return 1 if messages else 0
 
 
-def _compile(names: Sequence[str]) -> tuple[int, str]:
-    """Compile kernels in a process of their own; return how many were, and what went wrong."""
-    from dali_pipelines.kernels.ahead import command_for
-
-    done = subprocess.run(command_for(names), capture_output=True, text=True, check=False)
-    failure = done.stderr.strip()
-    if done.returncode:
-        failure = f"{', '.join(names)}: {failure}"
-    return len(done.stdout.splitlines()), failure
+def _compile(name: str) -> str:
+    """Compile a kernel, unless it is kept already; return what went wrong."""
+    path, *arguments = name.split()
+    module, _, function = path.rpartition(":")
+    try:
+        getattr(import_module(module), function)(*arguments)
+    except Exception as error:
+        return f"{name}: {type(error).__name__}: {error}"
+    return ""

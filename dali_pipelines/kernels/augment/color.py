@@ -16,9 +16,8 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.arrays import reshaped
 from dali_pipelines.kernels.bits import quotient32
-from dali_pipelines.kernels.compiled import compiled, inlined
+from dali_pipelines.kernels.jit import njit
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE, POSTERIZE, SOLARIZE = range(6)
 """Codes of the steps. Magnitudes are a factor, 0 to remove all, 1 to keep the image (brightness,
@@ -29,7 +28,7 @@ _RED, _GREEN, _BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@compiled
+@njit
 def retouch(out, image, steps, largest):  # type: ignore[no-untyped-def]
     """Take the steps one after the other.
 
@@ -44,7 +43,7 @@ def retouch(out, image, steps, largest):  # type: ignore[no-untyped-def]
     largest : float32
         After each step values are clamped to 0 ... `largest`; infinity not to clamp.
     """
-    line, source = reshaped(out, out.size), reshaped(image, image.size)
+    line, source = out.reshape(out.size), image.reshape(image.size)
     for i in range(line.size):
         line[i] = source[i]
     is_rgb = image.shape[2] == 3
@@ -58,7 +57,7 @@ def retouch(out, image, steps, largest):  # type: ignore[no-untyped-def]
             _values_touched(line, code, magnitude, mean, largest)
 
 
-@compiled
+@njit
 def _values_touched(line, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
     low = lowest(largest)
     if code <= CONTRAST:  # or BRIGHTNESS
@@ -70,7 +69,7 @@ def _values_touched(line, code, magnitude, mean, largest):  # type: ignore[no-un
             line[i] = value_touched(line[i], code, magnitude, mean, largest)
 
 
-@compiled
+@njit
 def _colors_touched(line, code, magnitude, largest):  # type: ignore[no-untyped-def]
     if code == SATURATION:
         low = lowest(largest)
@@ -87,7 +86,7 @@ def _colors_touched(line, code, magnitude, largest):  # type: ignore[no-untyped-
             line[3 * i], line[3 * i + 1], line[3 * i + 2] = red, green, blue
 
 
-@compiled
+@njit
 def gray_mean(line, is_rgb):  # type: ignore[no-untyped-def]
     """Return the mean of the gray image, float32; 0 without pixels that are numbers."""
     total, count = 0.0, 0.0
@@ -105,13 +104,13 @@ def gray_mean(line, is_rgb):  # type: ignore[no-untyped-def]
     return np.float32(total / count) if count > 0 else _ZERO
 
 
-@compiled
+@njit
 def gray(red, green, blue):  # type: ignore[no-untyped-def]
     """Return the luma of a pixel."""
     return _RED * red + _GREEN * green + _BLUE * blue
 
 
-@compiled
+@njit
 def touched(red, green, blue, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
     """Return a pixel after one step, clamped; `mean` is that of the gray image."""
     if code == HUE:
@@ -131,7 +130,7 @@ def touched(red, green, blue, code, magnitude, mean, largest):  # type: ignore[n
     )
 
 
-@compiled
+@njit
 def value_touched(value, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
     """Return a value of a gray pixel, or of one channel, after a step."""
     if code <= CONTRAST:  # or BRIGHTNESS
@@ -144,26 +143,26 @@ def value_touched(value, code, magnitude, mean, largest):  # type: ignore[no-unt
     return clamped(value, lowest(largest), largest)
 
 
-@compiled
+@njit
 def lowest(largest):  # type: ignore[no-untyped-def]
     """Return the lower limit that goes with the upper one."""
     return _ZERO if largest < np.float32(math.inf) else np.float32(-math.inf)
 
 
-@compiled
+@njit
 def clamped(value, low, high):  # type: ignore[no-untyped-def]
     """Limit a value; NaN stays."""
     value = low if value < low else value
     return high if value > high else value
 
 
-@compiled
+@njit
 def _saturated(red, green, blue, factor):  # type: ignore[no-untyped-def]
     offset = gray(red, green, blue) * (_ONE - factor)
     return red * factor + offset, green * factor + offset, blue * factor + offset
 
 
-@inlined
+@njit(forceinline=True)
 def _turned(red, green, blue, shift):  # type: ignore[no-untyped-def]
     """Shift the hue of HSV, without leaving the values' own range."""
     high = _larger(red, _larger(green, blue))
@@ -180,12 +179,12 @@ def _turned(red, green, blue, shift):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def _larger(a, b):  # type: ignore[no-untyped-def]
     return a if a > b else b
 
 
-@compiled
+@njit
 def _share(sextants):  # type: ignore[no-untyped-def]
     """Return the share of the chroma that is missing; `sextants` is from -6 to 18."""
     positive = sextants + np.float32(6)

@@ -28,7 +28,7 @@ from dali_pipelines.kernels.bits import (
     store_float32,
     store_float64,
 )
-from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
+from dali_pipelines.kernels.jit import cuda_jit, njit
 
 THREADS = 256
 """Threads of a block."""
@@ -69,7 +69,7 @@ def tiles(images: Sequence[Image]) -> int:
     return max(-(-image.pixels // TILE) for image in images)
 
 
-@compiled_for_gpus
+@cuda_jit
 def sum_gray(table):  # type: ignore[no-untyped-def]
     """Sum the gray values that the contrast of each image is about.
 
@@ -113,7 +113,7 @@ def sum_gray(table):  # type: ignore[no-untyped-def]
         store_float64(at + 8, shared_counts[0])
 
 
-@compiled_for_gpus
+@cuda_jit
 def retouch(table):  # type: ignore[no-untyped-def]
     """Take the steps of each image, after `sum_gray`.
 
@@ -143,7 +143,7 @@ def retouch(table):  # type: ignore[no-untyped-def]
         pixel += THREADS
 
 
-@compiled
+@njit
 def _contrast_step(table, image):  # type: ignore[no-untyped-def]
     """Return the number of the step that needs the mean, -1 without."""
     steps = _field(table, image, NUMBERS) + 4
@@ -153,7 +153,7 @@ def _contrast_step(table, image):  # type: ignore[no-untyped-def]
     return -1
 
 
-@compiled
+@njit
 def _mean(table, image):  # type: ignore[no-untyped-def]
     if _contrast_step(table, image) < 0:
         return np.float32(0)
@@ -165,7 +165,7 @@ def _mean(table, image):  # type: ignore[no-untyped-def]
     return np.float32(total / count) if count > 0 else np.float32(0)
 
 
-@compiled
+@njit
 def _colors_after(table, image, pixel, num_steps, mean):  # type: ignore[no-untyped-def]
     """Return a pixel of three channels after the first steps."""
     at = _field(table, image, IMAGE) + 12 * pixel
@@ -179,7 +179,7 @@ def _colors_after(table, image, pixel, num_steps, mean):  # type: ignore[no-unty
     return red, green, blue
 
 
-@compiled
+@njit
 def _value_after(table, image, place, num_steps, mean):  # type: ignore[no-untyped-def]
     """Return a value of a gray image after the first steps."""
     value = load_float32(_field(table, image, IMAGE) + 4 * place)
@@ -193,6 +193,6 @@ def _value_after(table, image, place, num_steps, mean):  # type: ignore[no-untyp
     return value
 
 
-@compiled
+@njit
 def _field(table, image, field):  # type: ignore[no-untyped-def]
     return load_int64(table + 8 * (_NUM_FIELDS * image + field))

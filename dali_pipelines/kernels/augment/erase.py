@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 
 ATTEMPTS = 10
 """Parts that are tried, as many as torchvision tries."""
@@ -14,7 +14,7 @@ P, LEAST_AREA, MOST_AREA, LEAST_RATIO, MOST_RATIO = range(5)
 """Numbers of the settings."""
 
 
-@compiled
+@njit
 def choose_part(part, fractions, height, width, settings):  # type: ignore[no-untyped-def]
     """Choose it as torchvision's RandomErasing does.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dali_pipelines.kernels.augment.philox import key_of, normals, philox
 from dali_pipelines.kernels.bits import quotient64
-from dali_pipelines.kernels.compiled import compiled, inlined
+from dali_pipelines.kernels.jit import njit
 
 VALUES = 4
 """Values that share a block of random words."""
@@ -29,7 +29,7 @@ _ROUND = 1.5 * 2.0**52
 _ZERO, _LOW, _HIGH = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
-@compiled
+@njit
 def add_noise(out, image, numbers):  # type: ignore[no-untyped-def]
     """Add normal noise.
 
@@ -52,7 +52,7 @@ def add_noise(out, image, numbers):  # type: ignore[no-untyped-def]
         out[place] = image[place] + rest[place - VALUES * full] * std
 
 
-@inlined
+@njit(forceinline=True)
 def normal_block(key, block):  # type: ignore[no-untyped-def]
     """Return the normal numbers of four values that lie side by side."""
     a, b, c, d = philox(key, (block & _LOW, block >> _HIGH, _ZERO, _ZERO))
@@ -61,7 +61,7 @@ def normal_block(key, block):  # type: ignore[no-untyped-def]
     return first, second, third, fourth
 
 
-@compiled
+@njit
 def add_photon_noise(out, image, numbers):  # type: ignore[no-untyped-def]
     """Count photons, and read them out.
 
@@ -83,7 +83,7 @@ def add_photon_noise(out, image, numbers):  # type: ignore[no-untyped-def]
             out[place] = _exposed_to_few(image[place], words, gain, read_noise)
 
 
-@compiled
+@njit
 def exposed(value, key, place, gain, read_noise):  # type: ignore[no-untyped-def]
     """Return a value with noise; NaN and infinity stay, and below 0 there are no photons."""
     words = _words(key, place)
@@ -92,18 +92,18 @@ def exposed(value, key, place, gain, read_noise):  # type: ignore[no-untyped-def
     return _exposed_to_many(value, words, gain, read_noise)
 
 
-@compiled
+@njit
 def _is_faint(value, gain):  # type: ignore[no-untyped-def]
     return value > np.float32(0) and np.float64(value) * gain < _MANY
 
 
-@inlined
+@njit(forceinline=True)
 def _words(key, place):  # type: ignore[no-untyped-def]
     number = np.uint64(place)
     return philox(key, (number & _LOW, number >> _HIGH, _ZERO, _ZERO))
 
 
-@inlined
+@njit(forceinline=True)
 def _exposed_to_many(value, words, gain, read_noise):  # type: ignore[no-untyped-def]
     mean = np.float64(value) * gain
     likely = mean if mean > _MANY else _MANY
@@ -120,7 +120,7 @@ def _exposed_to_many(value, words, gain, read_noise):  # type: ignore[no-untyped
     return result if abs(value) < np.float32(math.inf) else value
 
 
-@compiled
+@njit
 def _exposed_to_few(value, words, gain, read_noise):  # type: ignore[no-untyped-def]
     mean = np.float64(value) * gain
     high = np.float64(np.int64(words[0])) * 2.0**-32

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dali_pipelines.kernels.augment.noise import VALUES, exposed, normal_block
 from dali_pipelines.kernels.augment.philox import key_of
 from dali_pipelines.kernels.bits import load_float32, load_int64, store_float32
-from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
+from dali_pipelines.kernels.jit import cuda_jit, njit
 
 THREADS = 256
 """Threads of a block."""
@@ -46,7 +46,7 @@ def tiles(images: Sequence[Image]) -> int:
     return max(-(-image.values // TILE) for image in images)
 
 
-@compiled_for_gpus
+@cuda_jit
 def add_noise(table):  # type: ignore[no-untyped-def]
     """Add normal noise; launch ``[(tiles(...), images), THREADS]`` with a `launch_table`."""
     out, image, values, numbers = _fields(table, cuda.blockIdx.y)
@@ -63,7 +63,7 @@ def add_noise(table):  # type: ignore[no-untyped-def]
         block += THREADS
 
 
-@compiled_for_gpus
+@cuda_jit
 def add_photon_noise(table):  # type: ignore[no-untyped-def]
     """Count photons, and read them out; launch as `add_noise`."""
     out, image, values, numbers = _fields(table, cuda.blockIdx.y)
@@ -78,7 +78,7 @@ def add_photon_noise(table):  # type: ignore[no-untyped-def]
         place += THREADS
 
 
-@compiled
+@njit
 def _fields(table, image):  # type: ignore[no-untyped-def]
     row = table + 8 * _NUM_FIELDS * image
     return (
@@ -89,12 +89,12 @@ def _fields(table, image):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def _key_at(numbers):  # type: ignore[no-untyped-def]
     return key_of((load_float32(numbers), load_float32(numbers + 4)))
 
 
-@compiled
+@njit
 def _add(out, image, values, place, noise):  # type: ignore[no-untyped-def]
     if place < values:
         store_float32(out + 4 * place, load_float32(image + 4 * place) + noise)

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.compiled import compiled, inlined
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.stretch import log32
 
 _MASK = np.uint64(0xFFFFFFFF)
@@ -22,7 +22,7 @@ _FACTORS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
-@inlined
+@njit(forceinline=True)
 def philox(key, counter):  # type: ignore[no-untyped-def]
     """Return four words.
 
@@ -52,18 +52,18 @@ def philox(key, counter):  # type: ignore[no-untyped-def]
     return a, b, c, d
 
 
-@compiled
+@njit
 def key_of(fractions):  # type: ignore[no-untyped-def]
     """Return a key from two multiples of 2**-24 in [0, 1), float32."""
     return _word(fractions[0]), _word(fractions[1])
 
 
-@compiled
+@njit
 def _word(fraction):  # type: ignore[no-untyped-def]
     return np.uint64(np.int64(fraction * np.float32(1 << 24)))
 
 
-@inlined
+@njit(forceinline=True)
 def normals(first, second):  # type: ignore[no-untyped-def]
     """Return two independent standard normal numbers, float32, from two words; up to 6.7."""
     uniform = (np.float32(np.int64(first)) + np.float32(0.5)) * np.float32(2.0**-32)

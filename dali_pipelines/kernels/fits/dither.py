@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels.bits import load_float32, product64
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from readers.fits.payload import DITHER_2, NO_DITHER
 
 _SIZE = 10000
@@ -34,7 +34,7 @@ RANDOM = _random_numbers()
 """Passed to kernels as an address: a GPU has too little constant memory for it."""
 
 
-@compiled
+@njit
 def dequantized(quantized, scale, zero, blank, dither, row, position, numbers):  # type: ignore[no-untyped-def]
     """Return the float of a pixel.
 
@@ -70,13 +70,13 @@ def dequantized(quantized, scale, zero, blank, dither, row, position, numbers): 
     return np.float32(product64(number - _random(numbers, row, position) + 0.5, scale) + zero)
 
 
-@compiled
+@njit
 def random_row(tile, seed):  # type: ignore[no-untyped-def]
     """Return the row of a tile in the random numbers, from its number from 0 and ZDITHER0."""
     return (tile + seed - 1) % _SIZE
 
 
-@compiled
+@njit
 def _random(numbers, row, position):  # type: ignore[no-untyped-def]
     """Return the random number of a pixel; at the end of the table the next row begins."""
     place = _start(numbers, row) + position
@@ -87,6 +87,6 @@ def _random(numbers, row, position):  # type: ignore[no-untyped-def]
     return np.float64(load_float32(numbers + 4 * place))
 
 
-@compiled
+@njit
 def _start(numbers, row):  # type: ignore[no-untyped-def]
     return np.int64(load_float32(numbers + 4 * row) * np.float32(500))

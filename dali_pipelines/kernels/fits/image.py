@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dali_pipelines.kernels.arrays import array_at, reshaped
+from dali_pipelines.kernels.arrays import array_at
 from dali_pipelines.kernels.bits import store_int64
-from dali_pipelines.kernels.compiled import compiled, inlined
 from dali_pipelines.kernels.fits.dither import RANDOM, dequantized, random_row
 from dali_pipelines.kernels.fits.pixel import (
     bitpix_of,
@@ -32,6 +31,7 @@ from dali_pipelines.kernels.fits.tile_geometry import (
     tile_bounds,
     tile_number,
 )
+from dali_pipelines.kernels.jit import njit
 from readers.fits.payload import (
     BITPIX,
     BLANK,
@@ -65,7 +65,7 @@ DAMAGED = 1
 _ROWS = 8
 
 
-@compiled
+@njit
 def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-untyped-def]
     """Decode one image or window.
 
@@ -91,7 +91,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     """
     plan_at = np.int64(plan.ctypes.data)
     rows, columns = out.shape[0], out.shape[1]
-    image = reshaped(out, (rows, columns))
+    image = out.reshape((rows, columns))
     count = (plan.size - HEAD) // PER_TILE
     if count == 0:
         for row in range(rows):
@@ -166,37 +166,43 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     return 0
 
 
-@compiled
+@njit
 def _load(pixels, address, stored, pitch):  # type: ignore[no-untyped-def]
     """Load values that are not coded; return the bytes to go on by: those of all, or the first."""
     bitpix = bitpix_of(stored)
     item = abs(bitpix) // 8
     if is_shuffled(stored):
         if item == 2:
-            _load_int16(pixels, address, 1, pitch)
+            _load_shuffled_int16(pixels, address, pitch)
         else:
             _load_shuffled(pixels, address, pitch)
         return pixels.size
     if bitpix == 16:
-        _load_int16(pixels, address, 2, 1)
+        _load_int16(pixels, address)
     else:
         for i in range(pixels.size):
             pixels[i] = load_stored(address + i * item, bitpix)
     return pixels.size * item
 
 
-@inlined
-def _load_int16(pixels, address, step, pitch):  # type: ignore[no-untyped-def]
-    """Load values `step` bytes apart, whose bytes are `pitch` apart, in a loop that is vectors."""
-    count = np.uint64(pixels.size)
-    first = array_at(address, step * pixels.size, np.int8)
-    second = array_at(address + pitch, step * pixels.size, np.uint8)
-    for i in range(count):
-        at = np.uint64(step) * i
-        pixels[i] = (np.int32(first[at]) << 8) | np.int32(second[at])
+@njit
+def _load_int16(pixels, address):  # type: ignore[no-untyped-def]
+    """Load values of 2 bytes, in a loop that is vectors."""
+    values = array_at(address, 2 * pixels.size, np.uint8)
+    for i in range(pixels.size):
+        pixels[i] = (np.int32(np.int8(values[2 * i])) << 8) | np.int32(values[2 * i + 1])
 
 
-@inlined
+@njit
+def _load_shuffled_int16(pixels, address, pitch):  # type: ignore[no-untyped-def]
+    """Load values of 2 bytes that are `pitch` bytes apart, likewise."""
+    first = array_at(address, pixels.size, np.int8)
+    second = array_at(address + pitch, pixels.size, np.uint8)
+    for i in range(pixels.size):
+        pixels[i] = (np.int32(first[i]) << 8) | np.int32(second[i])
+
+
+@njit
 def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
     """Load values of 4 bytes that lie `pitch` bytes apart, likewise."""
     first = array_at(address, pixels.size, np.int8)
@@ -208,7 +214,7 @@ def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
         pixels[i] = (high << 16) | (np.int32(third[i]) << 8) | np.int32(fourth[i])
 
 
-@compiled
+@njit
 def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
     """Write those of some pixels of a tile, from number `begin` on, that are in the window."""
     rows, columns = image.shape
@@ -240,7 +246,7 @@ def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ig
         row, column = row + 1, 0
 
 
-@compiled
+@njit
 def _copy(line, pixels, kind, backwards):  # type: ignore[no-untyped-def]
     last = np.uint64(pixels.size - 1)  # unsigned, as in `_convert`
     if backwards:
@@ -251,7 +257,7 @@ def _copy(line, pixels, kind, backwards):  # type: ignore[no-untyped-def]
             line[i] = integer(pixels[i], kind)
 
 
-@compiled
+@njit
 def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, finish):  # type: ignore[no-untyped-def]
     scale, zero, blank = numbers[ZSCALE], numbers[ZZERO], numbers[ZBLANK]
     table = np.int64(RANDOM.ctypes.data)
@@ -261,7 +267,7 @@ def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, f
         line[pixels.size - 1 - i if backwards else i] = (value - finish[0]) * finish[1]
 
 
-@compiled
+@njit
 def _convert(line, pixels, kind, bitpix, scaling, backwards, finish):  # type: ignore[no-untyped-def]
     """Write one line of pixels that are not quantised, in two simple loops that become vectors."""
     scale, zero, blank = scaling[BSCALE], scaling[BZERO], scaling[BLANK]

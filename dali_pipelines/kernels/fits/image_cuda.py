@@ -18,7 +18,6 @@ from dali_pipelines.kernels.bits import (
     store_int32,
     store_uint8,
 )
-from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 from dali_pipelines.kernels.fits.dither import dequantized, random_row
 from dali_pipelines.kernels.fits.image import DAMAGED
 from dali_pipelines.kernels.fits.image_cuda_table import (
@@ -47,6 +46,7 @@ from dali_pipelines.kernels.fits.tile_geometry import (
     tile_bounds,
     tile_number,
 )
+from dali_pipelines.kernels.jit import cuda_jit, njit
 from readers.fits.payload import (
     BLOCKSIZE,
     BYTEPIX,
@@ -71,7 +71,7 @@ _SHARED = 13
 row and column in the tile where those pixels begin, and two for `read_runs`. Odd, too."""
 
 
-@compiled_for_gpus
+@cuda_jit
 def decode_images(table, num_images, item, mean, factor, random_numbers):  # type: ignore[no-untyped-def]
     """Decode a batch; launch ``[blocks, WARP]``.
 
@@ -147,13 +147,13 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
         _advance(tiles[lane], blocksize)
 
 
-@compiled
+@njit
 def _set_damaged(address):  # type: ignore[no-untyped-def]
     """Set the status of an image to damaged."""
     store_int32(address, np.int32(DAMAGED))
 
 
-@compiled
+@njit
 def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-def]
     """Decode the next pixels; return the position after them, -1 if damaged, and the last one."""
     if tile.stored != RICE:
@@ -174,7 +174,7 @@ def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-de
     return at, last
 
 
-@compiled
+@njit
 def _load_shuffled(pixels, address, item, pitch):  # type: ignore[no-untyped-def]
     """Load values whose bytes lie `pitch` bytes apart."""
     for i in range(pixels.size):
@@ -185,7 +185,7 @@ def _load_shuffled(pixels, address, item, pitch):  # type: ignore[no-untyped-def
         address += pitch
 
 
-@compiled
+@njit
 def _set_shared(view, tile, bytepix, shared):  # type: ignore[no-untyped-def]
     """Set the shared fields of a tile once, as they take divisions."""
     y, x, _, width, _, right = tile_bounds(view.plan, tile, view.rows, view.columns)
@@ -197,7 +197,7 @@ def _set_shared(view, tile, bytepix, shared):  # type: ignore[no-untyped-def]
     shared[_ROW] = shared[_COLUMN] = shared[_LEFT] = shared[_LEFT + 1] = 0
 
 
-@compiled
+@njit
 def _advance(shared, blocksize):  # type: ignore[no-untyped-def]
     """Move the row and column of a tile to the pixels after a block."""
     if shared[_COUNT] > 0:
@@ -207,7 +207,7 @@ def _advance(shared, blocksize):  # type: ignore[no-untyped-def]
             shared[_ROW] += 1
 
 
-@compiled
+@njit
 def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, factor):  # type: ignore[no-untyped-def]
     """Write this thread's part of a tile's pixels, if they are in the window."""
     i, count = np.uint64(lane), np.uint64(shared[_COUNT])
@@ -222,7 +222,7 @@ def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, fac
         i += np.uint64(WARP)
 
 
-@compiled
+@njit
 def _straight(view, shared):  # type: ignore[no-untyped-def]
     """Return the place of a block's first pixel if the others follow it in the window, else -1."""
     if 0 < shared[_COUNT] <= shared[_RIGHT] - shared[_COLUMN]:
@@ -230,7 +230,7 @@ def _straight(view, shared):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@compiled
+@njit
 def _place(view, shared, i):  # type: ignore[no-untyped-def]
     """Return the place in the output of pixel i of a block, -1 if it is outside the window."""
     row, column = shared[_ROW], shared[_COLUMN] + i
@@ -247,7 +247,7 @@ def _place(view, shared, i):  # type: ignore[no-untyped-def]
     return np.int64(y * view.columns + x)
 
 
-@compiled
+@njit
 def _write(view, tile, shared, pixel, position, place, item, mean, factor):  # type: ignore[no-untyped-def]
     """Write a pixel, by its position in the tile and its place in the output."""
     if item != 0:
@@ -257,7 +257,7 @@ def _write(view, tile, shared, pixel, position, place, item, mean, factor):  # t
         store_float32(view.out + 4 * place, (value - mean) * factor)
 
 
-@compiled
+@njit
 def _value(view, tile, shared, pixel, position):  # type: ignore[no-untyped-def]
     kind = shared[_KIND]
     if not shared[_QUANTIZED]:
@@ -275,7 +275,7 @@ def _value(view, tile, shared, pixel, position):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def _store_integer(address, value, item):  # type: ignore[no-untyped-def]
     if item == 1:
         store_uint8(address, np.uint8(value))

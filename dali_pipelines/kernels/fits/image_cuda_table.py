@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels.bits import load_float64, load_int32, load_int64
-from dali_pipelines.kernels.compiled import compiled
 from dali_pipelines.kernels.fits.pixel import is_inside
 from dali_pipelines.kernels.fits.tile_geometry import num_tiles, number, tile_bounds, tile_number
+from dali_pipelines.kernels.jit import njit
 from readers.fits.payload import (
     BITPIX,
     BLANK,
@@ -123,13 +123,13 @@ class Tile(NamedTuple):
     stored: Any
 
 
-@compiled
+@njit
 def field_of(table, image, field):  # type: ignore[no-untyped-def]
     """Return a field of an image in the table at this address."""
     return load_int64(table + 8 * (_NUM_FIELDS * image + field))
 
 
-@compiled
+@njit
 def image_of(table, num_images, block):  # type: ignore[no-untyped-def]
     """Return the image of a block."""
     image = 0
@@ -138,7 +138,7 @@ def image_of(table, num_images, block):  # type: ignore[no-untyped-def]
     return image
 
 
-@compiled
+@njit
 def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
     """Read the values that all pixels of an image share."""
     plan, scaling = field_of(table, image, _PLAN), field_of(table, image, _SCALING)
@@ -170,7 +170,7 @@ def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def tile_of(view, tile):  # type: ignore[no-untyped-def]
     """Check and describe the tile of a thread."""
     zero, wrong = np.int64(0), np.int64(-1)

@@ -20,14 +20,14 @@ from dali_pipelines.kernels.bits import (
     product32,
     product64,
 )
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from readers.fits.payload import PADDING, PLIO, QUANTIZED, RICE, SHUFFLED, UNQUANTIZED
 
 _SIGN = 128
 """Added to STORED, makes its BITPIX positive."""
 
 
-@compiled
+@njit
 def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-untyped-def]
     """Return whether a tile of `size` pixels is inside the payload and has the right length."""
     if place < 0 or length < 0 or place > payload_size - PADDING - length:
@@ -35,25 +35,25 @@ def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-unt
     return stored in (RICE, PLIO) or length == size * (abs(bitpix_of(stored)) // 8)
 
 
-@compiled
+@njit
 def bitpix_of(stored):  # type: ignore[no-untyped-def]
     """Return the BITPIX of values, from STORED without its flags."""
     return (stored + _SIGN) % SHUFFLED - _SIGN
 
 
-@compiled
+@njit
 def is_shuffled(stored):  # type: ignore[no-untyped-def]
     """Return whether values, of 2 or 4 bytes, have the flag `SHUFFLED`."""
     return (stored + _SIGN) & SHUFFLED != 0 and abs(bitpix_of(stored)) in (16, 32)
 
 
-@compiled
+@njit
 def is_quantized(stored, dither):  # type: ignore[no-untyped-def]
     """Return whether a tile holds quantised floats; other tiles of such an image hold floats."""
     return dither != UNQUANTIZED and (stored == RICE or (stored + _SIGN) & QUANTIZED != 0)
 
 
-@compiled
+@njit
 def load_stored(address, bitpix):  # type: ignore[no-untyped-def]
     """Load a big-endian value: an int32, or the bits of a float32."""
     word = load_big_endian(address)
@@ -66,7 +66,7 @@ def load_stored(address, bitpix):  # type: ignore[no-untyped-def]
     return np.int32(np.int64(word) >> 32)
 
 
-@compiled
+@njit
 def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def]
     """Return the type in the 32 bits of a decoded pixel: an integer of 8, 16 or 32 bits, or -32."""
     if stored == PLIO:
@@ -77,7 +77,7 @@ def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def
     return 8 * bytepix if dither != UNQUANTIZED else min(8 * bytepix, bitpix)
 
 
-@compiled
+@njit
 def integer(pixel, kind):  # type: ignore[no-untyped-def]
     """Return the integer in the low bits of a decoded pixel."""
     if kind == 16:
@@ -87,7 +87,7 @@ def integer(pixel, kind):  # type: ignore[no-untyped-def]
     return np.int32(pixel)
 
 
-@compiled
+@njit
 def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untyped-def]
     """Return the physical value of a decoded pixel that is not quantised.
 

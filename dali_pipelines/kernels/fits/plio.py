@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dali_pipelines.kernels.bits import load_big_endian
-from dali_pipelines.kernels.compiled import compiled, inlined, optimized
+from dali_pipelines.kernels.jit import njit
 
 _ZEROS, _SET, _ADD, _SUBTRACT, _HIGHS, _ZEROS_AND_HIGH, _ADD_AND_HIGH, _SUBTRACT_AND_HIGH = range(8)
 """Instructions: write zeros, or the high value, or zeros and then it; change that value; change and
@@ -20,7 +20,7 @@ _LANES = 16
 """Pixels that are written at once."""
 
 
-@optimized
+@njit
 def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
     """Decode the next pixels of a tile.
 
@@ -58,7 +58,7 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
     return at, high
 
 
-@inlined
+@njit(forceinline=True)
 def _fill(pixels, start, stop, value):  # type: ignore[no-untyped-def]
     """Write a value from one pixel up to another, and to some of the next ones.
 
@@ -74,7 +74,7 @@ def _fill(pixels, start, stop, value):  # type: ignore[no-untyped-def]
         at += 1
 
 
-@compiled
+@njit(forceinline=True)
 def _instruction(at, end, high, left):  # type: ignore[no-untyped-def]
     """Return what `read_runs` does, after an instruction whose pixels are not written yet."""
     word = load_big_endian(at)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from dali_pipelines.kernels.bits import leading_zeros
-from dali_pipelines.kernels.compiled import compiled, optimized
 from dali_pipelines.kernels.fits.rice_stream import (
     LENGTH_BITS,
     NEAR,
@@ -27,6 +26,7 @@ from dali_pipelines.kernels.fits.rice_vector import (
     block_reader,
     read_codes,
 )
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.vectors import HAS_VECTORS
 
 CHUNK = 4096
@@ -49,7 +49,7 @@ _FEWEST = LANES // 8
 """Tiles from which on vectors take less time than one tile after the other."""
 
 
-@optimized
+@njit
 def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the next pixels of up to `LANES` tiles.
 
@@ -84,7 +84,7 @@ def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # t
     return _decode(pixels, state, end, counts, unwanted, bytepix, blocksize)
 
 
-@compiled
+@njit
 def _by_vectors(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode whole blocks of all tiles at a time."""
     at, last, code = state[0], state[1], state[2]
@@ -123,7 +123,7 @@ def _by_vectors(pixels, state, end, counts, unwanted, bytepix, blocksize):  # ty
     return True
 
 
-@compiled
+@njit
 def _num_long(codes):  # type: ignore[no-untyped-def]
     """Count the blocks whose differences are not short."""
     count = 0
@@ -132,7 +132,7 @@ def _num_long(codes):  # type: ignore[no-untyped-def]
     return count
 
 
-@compiled
+@njit
 def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
     """Return the pixels up to which tiles have whole blocks; 0 if few tiles have any."""
     most = busy = 0
@@ -142,7 +142,7 @@ def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
     return most // blocksize * blocksize if busy >= _FEWEST else 0
 
 
-@compiled
+@njit
 def _by_fours(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the blocks that four tiles have in lockstep, and the rest one by one."""
     at, last = state[0], state[1]
@@ -161,7 +161,7 @@ def _by_fours(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type
 _decode = _by_vectors if HAS_VECTORS else _by_fours
 
 
-@compiled
+@njit
 def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the blocks of one tile from a pixel on."""
     at, last = state[0, lane], state[1, lane]
@@ -177,7 +177,7 @@ def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type
     return True
 
 
-@compiled
+@njit
 def _in_lockstep(pixels, at, end, last, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the blocks up to pixel `stop`, which all four tiles have.
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from dali_pipelines.kernels.bits import leading_zeros_of_word, load_big_endian_word
-from dali_pipelines.kernels.compiled import compiled
 from dali_pipelines.kernels.fits.rice_stream import NEAR, RAW_CODES, next_difference
+from dali_pipelines.kernels.jit import njit
 
 _ONE, _WORD = np.int32(1), np.int32(32)
 _NEXT = np.uint64(1)  # unsigned indices are never counted from the end
 
 
-@compiled
+@njit
 def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
     """Read the pixels of a block, as `rice_stream.read_block` does, but for `last`: an int32."""
     count = np.uint64(pixels.size)
@@ -52,7 +52,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
     return 8 * ahead - filled, last
 
 
-@compiled
+@njit
 def _read_raw(pixels, at, end, last, each):  # type: ignore[no-untyped-def]
     """Read differences that are stored plain."""
     if at + pixels.size * each > end:
@@ -67,13 +67,13 @@ def _read_raw(pixels, at, end, last, each):  # type: ignore[no-untyped-def]
     return 8 * ahead - filled, last
 
 
-@compiled
+@njit
 def _unfolded(folded):  # type: ignore[no-untyped-def]
     half, sign = np.uint32(folded >> np.uint32(1)), np.uint32(folded & np.uint32(1))
     return np.int32(np.int32(half) ^ np.int32(-np.int32(sign)))
 
 
-@compiled
+@njit
 def _begun(at):  # type: ignore[no-untyped-def]
     """Load the bits from a position on: more than 32 at the top of a uint64.
 
@@ -92,7 +92,7 @@ def _begun(at):  # type: ignore[no-untyped-def]
     return bits, np.int32(np.int32(64) - skip), ahead + 8
 
 
-@compiled
+@njit
 def _passed(bits, filled, ahead, used):  # type: ignore[no-untyped-def]
     """Drop bits, and load a word if 32 or fewer are left."""
     bits <<= np.uint64(used)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from dali_pipelines.kernels.bits import leading_zeros, load_big_endian
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 
 LENGTH_BITS = (3, 4, 5)
 """Bits of a block's code, for 1, 2 and 4 bytes per pixel (index bytepix >> 1)."""
@@ -27,19 +27,19 @@ NEAR = np.uint64(30)
 """A difference with fewer leading zeros fits into the 57 bits of a word: 30 + 1 + 24 at most."""
 
 
-@compiled
+@njit
 def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
     """Read the first pixel of a tile."""
     return np.int64(load_big_endian(address) >> np.uint64(64 - 8 * bytepix))
 
 
-@compiled
+@njit
 def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
     """Return whether the position after the last needed pixel is possible."""
     return at <= end and not (whole and end - at >= 8)
 
 
-@compiled
+@njit
 def read_code(at, end, bytepix):  # type: ignore[no-untyped-def]
     """Read the code of a block.
 
@@ -64,7 +64,7 @@ def read_code(at, end, bytepix):  # type: ignore[no-untyped-def]
     return at + length_bits, code
 
 
-@compiled
+@njit
 def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
     """Read the pixels of a block, after its code.
 
@@ -106,7 +106,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
     return at, last
 
 
-@compiled
+@njit
 def next_difference(at, end, code):  # type: ignore[no-untyped-def]
     """Read one difference; return the position after it, -1 if the stream ends before."""
     word = bits_at(at)
@@ -126,7 +126,7 @@ def next_difference(at, end, code):  # type: ignore[no-untyped-def]
     return at + code, (folded >> 1) ^ -(folded & 1)
 
 
-@compiled
+@njit
 def near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
     """Read a difference that a word holds completely: it has fewer than `NEAR` leading zeros."""
     # From the left: the zeros, a one, and the low bits. Shifted to the right end, (zeros - 1) times
@@ -136,13 +136,13 @@ def near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
     return at + np.int64(used) + 1, (folded >> 1) ^ -(folded & 1)
 
 
-@compiled
+@njit
 def bits_at(at):  # type: ignore[no-untyped-def]
     """Return the bits from a position on; the first 57 of the 64 are valid."""
     return load_big_endian(at >> 3) << np.uint64(at & 7)
 
 
-@compiled
+@njit
 def _count_zeros(at, end):  # type: ignore[no-untyped-def]
     """Count zero bits from a position on, up to the end of the tile."""
     zeros = 0

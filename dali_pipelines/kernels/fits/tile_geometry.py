@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dali_pipelines.kernels.bits import load_int64
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from readers.fits.payload import HEAD, HEIGHT, LEFT, PER_TILE, TILE_HEIGHT, TILE_WIDTH, TOP, WIDTH
 
 
-@compiled
+@njit(inline="always")
 def number(plan, place):  # type: ignore[no-untyped-def]
     """Return a number from the start of the plan at this address."""
     return load_int64(plan + 8 * place)
 
 
-@compiled
+@njit(inline="always")
 def tile_number(plan, tile, place):  # type: ignore[no-untyped-def]
     """Return a number of a tile of the plan."""
     return load_int64(plan + 8 * (HEAD + PER_TILE * tile + place))
 
 
-@compiled
+@njit
 def num_tiles(plan, rows, columns):  # type: ignore[no-untyped-def]
     """Return the number of tiles that a window of rows x columns pixels touches."""
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
@@ -28,7 +28,7 @@ def num_tiles(plan, rows, columns):  # type: ignore[no-untyped-def]
     return down * ((left + columns - 1) // tile_width + 1 - left // tile_width)
 
 
-@compiled
+@njit
 def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
     """Return the position and size of a tile.
 
@@ -62,7 +62,7 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
     return y, x, height, width, min(rows - y, height), min(columns - x, width)
 
 
-@compiled
+@njit
 def image_tile(plan, tile, columns):  # type: ignore[no-untyped-def]
     """Return the number of a tile among all tiles of the image: its row in the table."""
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)

@@ -14,8 +14,7 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.arrays import reshaped
-from dali_pipelines.kernels.compiled import contracted
+from dali_pipelines.kernels.jit import njit
 
 REACH = 14
 """Pixels on each side that have a weight in a coefficient."""
@@ -25,7 +24,7 @@ PREFILTER = tuple(np.float32(math.sqrt(3) * _POLE**k) for k in range(REACH + 1))
 """Weight of a pixel in a coefficient, by their distance."""
 
 
-@contracted
+@njit(fastmath={"contract"})
 def spline_weights(t):  # type: ignore[no-untyped-def]
     """Return the float32 weights of the coefficients at -1, 0, 1 and 2 for a t in [0, 1]."""
     u = np.float32(1) - t
@@ -39,7 +38,7 @@ def spline_weights(t):  # type: ignore[no-untyped-def]
     )
 
 
-@contracted
+@njit(fastmath={"contract"})
 def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
     """Filter a scratch array along rows, in place: `columns + 2 * REACH` become `columns`.
 
@@ -54,11 +53,11 @@ def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
             line[x] = total
 
 
-@contracted
+@njit(fastmath={"contract"})
 def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-untyped-def]
     """Filter the lines along columns into `coefficients`: `rows + 2 * REACH` become `rows`."""
     # Unsigned indices are never counted from the end, which would prevent vectors.
-    flat = reshaped(lines, lines.size)
+    flat = lines.reshape(lines.size)
     pitch, count = np.uint64(lines.shape[1]), np.uint64(columns)
     for y in range(rows):
         target = coefficients[y, :columns]

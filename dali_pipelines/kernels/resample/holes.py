@@ -14,17 +14,17 @@ import math
 import numpy as np
 
 from dali_pipelines.kernels.bits import load_float32
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.resample.bspline import REACH
 
 
-@compiled
+@njit
 def load_pixel(image, width, y, x):  # type: ignore[no-untyped-def]
     """Return a pixel of the float32 image at an address, on a CPU or a GPU."""
     return load_float32(image + 4 * (y * width + x))
 
 
-@compiled
+@njit
 def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
     """Return the substitute for the hole at (y, x); 0 if no pixel is within `REACH`.
 
@@ -51,7 +51,7 @@ def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-de
     return total / weights if weights > 0 else np.float32(0)
 
 
-@compiled
+@njit
 def pixel_weight(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
     """Return the weight of pixels that are not holes in the bilinear sample at (y, x), float64."""
     iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))  # a GPU's floor is a float

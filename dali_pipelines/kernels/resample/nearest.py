@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from readers.targets.nearest import TO_NEAREST
 
 
-@compiled
+@njit
 def nearest(out, image, numbers, outside):  # type: ignore[no-untyped-def]
     """Write the sampled image.
 

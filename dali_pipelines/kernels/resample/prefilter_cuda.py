@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from dali_pipelines.kernels.bits import load_float32, load_float64, load_int64, store_float32
-from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
+from dali_pipelines.kernels.jit import cuda_jit, njit
 from dali_pipelines.kernels.resample.bspline import PREFILTER, REACH
 from dali_pipelines.kernels.resample.holes import hole_value, load_pixel
 from dali_pipelines.kernels.resample.warp import FLOOR, LOWEST, mirrored
@@ -46,7 +46,7 @@ _RUN = 4
 """Coefficients of a column that a thread computes at a time, from pixels that they share."""
 
 
-@compiled_for_gpus
+@cuda_jit
 def prefilter_rows(table):  # type: ignore[no-untyped-def]
     """Fill the holes of a batch's images and filter along rows, into their lines.
 
@@ -84,7 +84,7 @@ def prefilter_rows(table):  # type: ignore[no-untyped-def]
             column += BLOCK[0]
 
 
-@compiled_for_gpus
+@cuda_jit
 def prefilter_columns(table):  # type: ignore[no-untyped-def]
     """Filter the lines of a batch along columns, into the coefficients.
 
@@ -122,7 +122,7 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
             row += _RUN * BLOCK[1]
 
 
-@compiled_for_gpus
+@cuda_jit
 def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
     """Set the limits of each image's spline: the range of whole frames, as aiapy does; else none.
 
@@ -146,7 +146,7 @@ def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
     _store_range(limits, thread, low, high)
 
 
-@compiled
+@njit
 def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
     """Store the range of all threads of a block. All call this; it waits until all have done so."""
     lows = cuda.shared.array(THREADS, np.float32)
@@ -190,26 +190,26 @@ def _filter(step: int) -> Any:
 _along_row, _along_column = _filter(1), _filter(_WIDTH)
 
 
-@compiled
+@njit
 def mirror(i, size):  # type: ignore[no-untyped-def]
     """Return `mirrored`; nearly always i itself, without the division."""
     return i if 0 <= i < size else mirrored(i, size)
 
 
-@compiled
+@njit
 def widened(low, high, other_low, other_high):  # type: ignore[no-untyped-def]
     """Return the range that holds two ranges; NaN changes nothing."""
     return other_low if other_low < low else low, other_high if other_high > high else high
 
 
-@compiled
+@njit
 def filled(image, height, width, y, x, floor, lowest):  # type: ignore[no-untyped-def]
     """Return a pixel, at least `lowest`, or the substitute for a hole."""
     value = load_pixel(image, width, y, x)
     return _filled(value, image, height, width, y, x, floor, lowest)
 
 
-@compiled
+@njit
 def _filled(value, image, height, width, y, x, floor, lowest):  # type: ignore[no-untyped-def]
     if not value > floor:
         value = hole_value(image, height, width, y, x, floor)

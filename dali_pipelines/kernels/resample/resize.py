@@ -14,12 +14,11 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.arrays import reshaped
-from dali_pipelines.kernels.compiled import compiled, contracted
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.resample.rgb import sum_rgb
 
 
-@contracted
+@njit(fastmath={"contract"})
 def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
     """Write the resized image.
 
@@ -49,7 +48,7 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
     size = width * channels
     line = np.empty(pad + size + pad, np.float32)
     middle = line[pad : pad + size]
-    flat = reshaped(image, (height, size))
+    flat = image.reshape((height, size))
     for y in range(rows):
         for i in range(size):
             middle[i] = 0
@@ -76,7 +75,7 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
             _sum_any(row, line, pad, first, count, weights, flip[0], finish)
 
 
-@compiled
+@njit
 def _filter(size, new_size):  # type: ignore[no-untyped-def]
     """Return, for each output pixel, its first source pixel, their number, and their weights."""
     scale = size / new_size
@@ -99,7 +98,7 @@ def _filter(size, new_size):  # type: ignore[no-untyped-def]
     return first, count, weights
 
 
-@contracted
+@njit(fastmath={"contract"})
 def _sum_rgb(out, line, pad, first, count, weights, flip, finish):  # type: ignore[no-untyped-def]
     (mean0, factor0), (mean1, factor1), (mean2, factor2) = finish[0], finish[1], finish[2]
     last = out.shape[1] - 1
@@ -113,7 +112,7 @@ def _sum_rgb(out, line, pad, first, count, weights, flip, finish):  # type: igno
         out[2, to] = (blue - mean2) * factor2
 
 
-@contracted
+@njit(fastmath={"contract"})
 def _sum_any(out, line, pad, first, count, weights, flip, finish):  # type: ignore[no-untyped-def]
     channels, last = out.shape[0], out.shape[1] - 1
     for x in range(last + 1):

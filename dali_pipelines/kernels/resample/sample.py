@@ -10,15 +10,14 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.arrays import reshaped
-from dali_pipelines.kernels.compiled import compiled, contracted
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.resample.bspline import spline_weights
 
 _LONG = 16
 """Least pixels of a run that make its preparation worthwhile."""
 
 
-@compiled
+@njit
 def sample_row(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def]
     """Sample a row of positions from (y, x) on, in steps of (dy, dx)."""
     if abs(dx - 1) + abs(dy) > 1 / _LONG:
@@ -41,7 +40,7 @@ def sample_row(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-
         at += count
 
 
-@compiled
+@njit
 def _run(t, step):  # type: ignore[no-untyped-def]
     """Return the number of steps from `t` on that stay in [0, 1), at least 1."""
     if step > 0:
@@ -51,10 +50,10 @@ def _run(t, step):  # type: ignore[no-untyped-def]
     return 1_000_000
 
 
-@contracted
+@njit(fastmath={"contract"})
 def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
     # Unsigned indices make vectors, see `prefilter_columns`.
-    flat = reshaped(source, source.size)
+    flat = source.reshape(source.size)
     start, pitch = np.uint64(start), np.uint64(source.shape[1])
     first = np.uint64(top) * pitch + np.uint64(left)
     second, third, fourth = first + pitch, first + pitch + pitch, first + pitch + pitch + pitch
@@ -71,9 +70,9 @@ def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type
         target[start + i] = total
 
 
-@contracted
+@njit(fastmath={"contract"})
 def _linear_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
-    flat = reshaped(source, source.size)
+    flat = source.reshape(source.size)
     start, pitch, one = np.uint64(start), np.uint64(source.shape[1]), np.uint64(1)
     upper = np.uint64(top) * pitch + np.uint64(left)
     lower = upper + pitch
@@ -86,7 +85,7 @@ def _linear_run(target, start, count, source, top, left, tx, ex, ty, ey):  # typ
         target[start + i] = above + v * (below - above)
 
 
-@contracted
+@njit(fastmath={"contract"})
 def _cubic(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
     for i in range(target.size):
         x_at, y_at = x + dx * i, y + dy * i
@@ -102,7 +101,7 @@ def _cubic(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
         target[i] = total
 
 
-@contracted
+@njit(fastmath={"contract"})
 def _linear(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
     for i in range(target.size):
         x_at, y_at = x + dx * i, y + dy * i

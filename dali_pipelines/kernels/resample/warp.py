@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.resample.bspline import (
     REACH,
     prefilter_columns,
@@ -38,7 +38,7 @@ _ROUNDING = 1e-9
 """Tolerance in pixels at the edge of the frame."""
 
 
-@compiled
+@njit
 def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):  # type: ignore[no-untyped-def]
     """Write the resampled image.
 
@@ -116,7 +116,7 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
             _deliver(out, tile, rows, columns, top, left, np.float32(gain), stretch, flip)
 
 
-@compiled
+@njit
 def _range(image):  # type: ignore[no-untyped-def]
     """Return the lowest and the highest pixel."""
     low, high = np.float32(np.inf), np.float32(-np.inf)
@@ -127,7 +127,7 @@ def _range(image):  # type: ignore[no-untyped-def]
     return low, high
 
 
-@compiled
+@njit
 def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
     """Return the most rows and columns of the input that a tile can need."""
     rows = (abs(matrix[1, 0]) + abs(matrix[1, 1])) * side
@@ -138,7 +138,7 @@ def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
     return height + 2 * _MARGIN + 2, width + 2 * _MARGIN + 2
 
 
-@compiled
+@njit
 def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
     """Return the start and length of the part of an axis that a tile needs; 0, 0 if none."""
     along, across = axis[0] * (columns - 1), axis[1] * (rows - 1)
@@ -150,7 +150,7 @@ def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
     return first, math.floor(min(high, size - 1.0)) + _MARGIN + 1 - first
 
 
-@compiled
+@njit
 def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
     """Return the first and the end of the steps along an axis that are inside the frame."""
     if step == 0:
@@ -162,7 +162,7 @@ def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
     return int(begin), int(max(end, begin))
 
 
-@compiled
+@njit
 def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
     """Copy a part of the image, mirrored beyond its border; fill holes; return if there are any."""
     height, width = image.shape
@@ -191,7 +191,7 @@ def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-unty
     return found
 
 
-@compiled
+@njit
 def _has_holes(line, floor):  # type: ignore[no-untyped-def]
     count = np.int32(0)
     for value in line:
@@ -199,13 +199,13 @@ def _has_holes(line, floor):  # type: ignore[no-untyped-def]
     return count > 0
 
 
-@compiled
+@njit
 def is_inside(y, x, height, width):  # type: ignore[no-untyped-def]
     """Return whether (y, x) is between the centres of the outermost pixels."""
     return -_ROUNDING <= x <= width - 1 + _ROUNDING and -_ROUNDING <= y <= height - 1 + _ROUNDING
 
 
-@compiled
+@njit
 def mirrored(i, size):  # type: ignore[no-untyped-def]
     """Return the index that i mirrors at the border, without repeating the border pixel."""
     if size == 1:
@@ -214,13 +214,13 @@ def mirrored(i, size):  # type: ignore[no-untyped-def]
     return min(i, 2 * (size - 1) - i)
 
 
-@compiled
+@njit
 def _clip(target, low, high):  # type: ignore[no-untyped-def]
     for i in range(target.size):
         target[i] = min(max(target[i], low), high)
 
 
-@compiled
+@njit
 def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignore[no-untyped-def]
     """Set pixels to NaN if half of their weight or more comes from holes."""
     height, width = image.shape
@@ -234,7 +234,7 @@ def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignor
                 tile[row, column] = np.nan
 
 
-@compiled
+@njit
 def _reduce(tile, rows, columns, reduce):  # type: ignore[no-untyped-def]
     """Write the means of squares of pixels into the first pixels of the tile."""
     for row in range(rows):
@@ -250,7 +250,7 @@ def _reduce(tile, rows, columns, reduce):  # type: ignore[no-untyped-def]
             tile[row, column] = total / np.float32(count) if half else np.float32(np.nan)
 
 
-@compiled
+@njit
 def _fill(tile, rows, columns, hole):  # type: ignore[no-untyped-def]
     for row in range(rows):
         line = tile[row]
@@ -258,7 +258,7 @@ def _fill(tile, rows, columns, hole):  # type: ignore[no-untyped-def]
             line[column] = hole if math.isnan(line[column]) else line[column]
 
 
-@compiled
+@njit
 def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type: ignore[no-untyped-def]
     """Stretch a tile and write it to its position in the output, flipped."""
     for row in range(rows):

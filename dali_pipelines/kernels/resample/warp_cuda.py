@@ -7,7 +7,6 @@ stretch use the functions of the CPU. Arrays are passed as addresses on the devi
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from dali_pipelines.kernels.bits import (
     load_int64,
     store_float32,
 )
-from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
+from dali_pipelines.kernels.jit import cuda_jit, njit
 from dali_pipelines.kernels.resample.bspline import spline_weights
 from dali_pipelines.kernels.resample.holes import pixel_weight
 from dali_pipelines.kernels.resample.prefilter_cuda import filled, mirror
@@ -80,7 +79,7 @@ class View(NamedTuple):
     flip_y: Any
 
 
-@partial(compiled_for_gpus, launch_bounds=(BLOCK[0] * BLOCK[1], BLOCKS))
+@cuda_jit(launch_bounds=(BLOCK[0] * BLOCK[1], BLOCKS))
 def warp(table):  # type: ignore[no-untyped-def]
     """Write the resampled images of a batch.
 
@@ -97,7 +96,7 @@ def warp(table):  # type: ignore[no-untyped-def]
             row += BLOCK[1]
 
 
-@compiled
+@njit
 def _view_of(table, number):  # type: ignore[no-untyped-def]
     matrix, special = field_of(table, number, MATRIX), field_of(table, number, SPECIAL)
     limits, flip = field_of(table, number, LIMITS), field_of(table, number, FLIP)
@@ -131,7 +130,7 @@ def _view_of(table, number):  # type: ignore[no-untyped-def]
     )
 
 
-@compiled
+@njit
 def _mean(view, row, column):  # type: ignore[no-untyped-def]
     """Return the mean of the samples of an output pixel, or the value for holes."""
     xx, xy, x0, yx, yy, y0 = view.matrix
@@ -152,7 +151,7 @@ def _mean(view, row, column):  # type: ignore[no-untyped-def]
     return view.hole
 
 
-@compiled
+@njit
 def _sample(view, y, x):  # type: ignore[no-untyped-def]
     """Return the image at (y, x), NaN where half of the weight or more comes from holes."""
     # On a GPU numba's floor is a float, which would make float64 of all indices.
@@ -162,7 +161,7 @@ def _sample(view, y, x):  # type: ignore[no-untyped-def]
     return _linear_sample(view, iy, ix, y, x)
 
 
-@compiled
+@njit
 def _cubic_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     image, height, width, floor = view.image, view.height, view.width, view.floor
     if 1 <= iy < height - 2 and 1 <= ix < width - 2:
@@ -176,7 +175,7 @@ def _cubic_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     return _limited(view, _cubic(view.coefficients, height, width, iy, ix, y, x))
 
 
-@compiled
+@njit
 def _linear_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     image, height, width = view.image, view.height, view.width
     floor, lowest = view.floor, view.lowest
@@ -200,7 +199,7 @@ def _linear_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     return above + v * (below - above)
 
 
-@compiled
+@njit
 def _deliver(view, row, column, mean):  # type: ignore[no-untyped-def]
     if view.flip_x:
         column = view.columns - 1 - column
@@ -210,21 +209,21 @@ def _deliver(view, row, column, mean):  # type: ignore[no-untyped-def]
     store_float32(view.out + 4 * (row * view.columns + column), value)
 
 
-@compiled
+@njit
 def _corners(image, width, iy, ix):  # type: ignore[no-untyped-def]
     at = image + 4 * (iy * width + ix)
     below = at + 4 * width
     return load_float32(at), load_float32(at + 4), load_float32(below), load_float32(below + 4)
 
 
-@compiled
+@njit
 def _limited(view, value):  # type: ignore[no-untyped-def]
     # Comparisons, as min and max of a GPU would drop the NaN that comes of infinite pixels.
     value = view.low if value < view.low else value
     return view.high if value > view.high else value
 
 
-@compiled
+@njit
 def _inner_cubic(coefficients, width, iy, ix, y, x):  # type: ignore[no-untyped-def]
     u, v = spline_weights(np.float32(x - ix)), spline_weights(np.float32(y - iy))
     at = coefficients + 4 * ((iy - 1) * width + ix - 1)
@@ -232,7 +231,7 @@ def _inner_cubic(coefficients, width, iy, ix, y, x):  # type: ignore[no-untyped-
     return _weighted(rows, (0, 4, 8, 12), u, v)
 
 
-@compiled
+@njit
 def _cubic(coefficients, height, width, iy, ix, y, x):  # type: ignore[no-untyped-def]
     u, v = spline_weights(np.float32(x - ix)), spline_weights(np.float32(y - iy))
     rows = (
@@ -250,7 +249,7 @@ def _cubic(coefficients, height, width, iy, ix, y, x):  # type: ignore[no-untype
     return _weighted(rows, columns, u, v)
 
 
-@compiled
+@njit
 def _weighted(rows, columns, u, v):  # type: ignore[no-untyped-def]
     """Return the weighted sum of 16 coefficients, by addresses of their rows and offsets there."""
     total = np.float32(0) + v[0] * _across(rows[0], columns, u)
@@ -259,7 +258,7 @@ def _weighted(rows, columns, u, v):  # type: ignore[no-untyped-def]
     return total + v[3] * _across(rows[3], columns, u)
 
 
-@compiled
+@njit
 def _across(row, columns, u):  # type: ignore[no-untyped-def]
     total = np.float32(0) + u[0] * load_float32(row + columns[0])
     total += u[1] * load_float32(row + columns[1])

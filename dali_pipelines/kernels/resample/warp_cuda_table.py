@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels.bits import load_int64
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.jit import njit
 
 MOST_BLOCKS = 65535
 """Of a launch, in y and in z, on any GPU."""
@@ -92,7 +92,7 @@ def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[in
     return -(-width // tile[1]), -(-height // tile[0]), len(shapes)
 
 
-@compiled
+@njit
 def field_of(table, image, field):  # type: ignore[no-untyped-def]
     """Return a field of an image in the table at this address."""
     return load_int64(table + 8 * (_NUM_FIELDS * image + field))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.jpeg.mcu.compiled import compiled, expanded
+from readers.jpeg.mcu.jit import njit
 
 PADDING = 40
 """Words of zeros behind the bits: the largest code of a block, 64 times 31 bits, may begin in them
@@ -53,7 +53,7 @@ def bytes_of(words: NDArray[np.uint64], count: int) -> bytes:
     return coded.tobytes().replace(b"\xff", b"\xff\0")
 
 
-@compiled
+@njit
 def _unstuff(source, size, words):  # type: ignore[no-untyped-def]
     """Write `words`; return the number of bytes in them, and the byte of the marker."""
     held, filled, done = np.uint64(0), np.uint64(0), np.uint64(0)
@@ -91,7 +91,7 @@ def _unstuff(source, size, words):  # type: ignore[no-untyped-def]
     return (count - 1 if marker < size else count), marker
 
 
-@expanded
+@njit(inline="always")
 def _swapped(word):  # type: ignore[no-untyped-def]
     """Return a word with its bytes in reverse order."""
     low = np.uint64(0x00FF00FF00FF00FF)
@@ -101,7 +101,7 @@ def _swapped(word):  # type: ignore[no-untyped-def]
     return word >> np.uint64(32) | word << np.uint64(32)
 
 
-@expanded
+@njit(inline="always")
 def peek(words, at):  # type: ignore[no-untyped-def]
     """Return the 64 bits from bit `at` on."""
     word, bit = at >> np.uint64(6), at & np.uint64(63)
@@ -110,7 +110,7 @@ def peek(words, at):  # type: ignore[no-untyped-def]
     return (words[word] << bit) | behind
 
 
-@expanded
+@njit(inline="always")
 def put(words, at, bits, count):  # type: ignore[no-untyped-def]
     """Write the highest 1 to 64 bits of a word at bit `at`, over zeros; return the bit behind."""
     bits = bits >> (np.uint64(64) - count) << (np.uint64(64) - count)
@@ -120,7 +120,7 @@ def put(words, at, bits, count):  # type: ignore[no-untyped-def]
     return at + count
 
 
-@compiled
+@njit
 def copy(source, begin, end, words, at):  # type: ignore[no-untyped-def]
     """Copy the bits from `begin` to `end` to bit `at`, over zeros; return the bit behind."""
     while begin < end:

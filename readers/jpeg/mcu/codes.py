@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
-from readers.jpeg.mcu.compiled import compiled
+from readers.jpeg.mcu.jit import njit
 
 LONGEST = 16
 """Bits of a code."""
@@ -122,7 +122,7 @@ def _canonical(table: HuffmanTable) -> list[int]:
     return [*largest, *offsets, *table.symbols, *bytes(256 - place)]
 
 
-@compiled
+@njit
 def code_at(bits, canonical, table):  # type: ignore[no-untyped-def]
     """Return the symbol that bits begin with, plus 256 times its length; 0 if there is none."""
     found = np.uint64(0)
@@ -135,7 +135,7 @@ def code_at(bits, canonical, table):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@njit
 def difference(bits, code):  # type: ignore[no-untyped-def]
     """Return the difference of DC coefficients behind a code (T.81, F.2.2.1)."""
     size = code & np.uint64(0xFF)
@@ -146,7 +146,7 @@ def difference(bits, code):  # type: ignore[no-untyped-def]
     return value - (np.int64(1) << np.int64(size)) + 1 if is_negative else value
 
 
-@compiled
+@njit
 def enter(canonical, num_dc, entries):  # type: ignore[no-untyped-def]
     """Fill `Codes.entries`; the first `num_dc` tables are of DC."""
     for table in range(np.uint64(len(entries))):
@@ -175,7 +175,7 @@ def enter(canonical, num_dc, entries):  # type: ignore[no-untyped-def]
             entries[table, place] = (coefficients if length else UNKNOWN) << 6 | length
 
 
-@compiled
+@njit
 def is_within_block(behind):  # type: ignore[no-untyped-def]
     """Return whether codes end in a block: at 64 at most, or below that, plus `END_OF_BLOCK`.
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from readers.jpeg.mcu.bits import copy, peek, put
 from readers.jpeg.mcu.codes import CATEGORIES, KNOWN_BITS, code_at, difference, is_within_block
-from readers.jpeg.mcu.compiled import compiled
+from readers.jpeg.mcu.jit import njit
 
 _DAMAGED = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@compiled
+@njit
 def find_rows(words, end, layout, entries, canonical, num_columns, starts, predictions):  # type: ignore[no-untyped-def]
     """Find each row of MCUs.
 
@@ -44,7 +44,7 @@ def find_rows(words, end, layout, entries, canonical, num_columns, starts, predi
     return True
 
 
-@compiled
+@njit
 def cut(words, span, layout, entries, canonical, written, dc, num_columns, region, found):  # type: ignore[no-untyped-def]
     """Copy a region of MCUs, with the first DC of each of its rows coded anew.
 
@@ -108,7 +108,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
     return np.int64(to)
 
 
-@compiled
+@njit
 def _coded(value, written):  # type: ignore[no-untyped-def]
     """Return the code of a difference of DC coefficients times 64, plus its length; or 0."""
     category = np.uint64(0)
@@ -122,7 +122,7 @@ def _coded(value, written):  # type: ignore[no-untyped-def]
     return (code << category | np.uint64(value)) << np.uint64(6) | (length + category)
 
 
-@compiled
+@njit
 def _behind_dc(words, at, entries, canonical, table):  # type: ignore[no-untyped-def]
     """Return the bit behind a DC coefficient, of a block that is not damaged."""
     bits = peek(words, at)
@@ -132,7 +132,7 @@ def _behind_dc(words, at, entries, canonical, table):  # type: ignore[no-untyped
     return at + (np.uint64(entry & 15) if entry else length)
 
 
-@compiled
+@njit
 def _pass_blocks(words, at, end, block, count, layout, entries, canonical, dc):  # type: ignore[no-untyped-def]
     """Return the bit behind blocks from one of an MCU on, and add differences; or _DAMAGED.
 

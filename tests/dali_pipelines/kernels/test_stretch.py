@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numba import njit
 from stretches import stretches
 
-from dali_pipelines.kernels.compiled import compiled
 from dali_pipelines.kernels.stretch import (
     asinh32,
     constants,
@@ -31,7 +30,7 @@ STEP = 1009
 """Every which float32 is tried; every seventh was, by hand."""
 
 
-@compiled
+@njit
 def fill(out: Any, values: Any, curve: int) -> None:
     for i in range(values.size):
         if curve == 0:
@@ -42,7 +41,7 @@ def fill(out: Any, values: Any, curve: int) -> None:
             out[i] = asinh32(values[i])
 
 
-@compiled
+@njit
 def fill_stretched(out: Any, values: Any, parameters: Any) -> None:
     fields = constants(parameters)
     for i in range(values.size):

@@ -126,6 +126,18 @@ def test_samples_lie_in_their_slot(consumer: Callable[..., Consumer], read_threa
     reads.check(7, 2)
 
 
+def test_memory_is_used_again_with_its_slot(consumer: Callable[..., Consumer]) -> None:
+    source = Numbers()
+    source.gate.set()
+    reads = consumer(source)
+    firsts: list[int] = []
+    for batch in range(60):
+        reads.ask((batch, batch % 2, BATCH, 0))
+        assert reads.answers(1) == {(batch, batch % 2, BATCH, 0)}
+        firsts += reads.layout.table(reads.memory, batch % 2)[:, 0].tolist()
+    assert max(firsts) - min(firsts) < 10 << 20, "each batch takes new memory"
+
+
 def test_no_more_are_begun_than_threads_are_free(consumer: Callable[..., Consumer]) -> None:
     source = Numbers(read_threads=2, requests=1)
     reads = consumer(source)

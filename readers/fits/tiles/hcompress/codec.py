@@ -17,10 +17,7 @@ from readers.fits.tiles.contract import Codec, CodedTiles, SentTiles
 class Hcompress(Codec):
     """HCOMPRESS_1: tiles are decoded; of quantised floats their integers are sent, big-endian."""
 
-    MODULES: ClassVar[tuple[str, ...]] = (
-        "readers.cache.loaded",
-        "readers.fits.tiles.hcompress.stream",
-    )
+    MODULES: ClassVar[tuple[str, ...]] = ("readers.fits.tiles.hcompress.stream",)
 
     smooth: bool
     """Whether to smooth tiles that were compressed with loss."""

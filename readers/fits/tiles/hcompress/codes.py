@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.fits.tiles.hcompress.compiled import compiled, inlined
+from readers.fits.tiles.hcompress.jit import njit
 
 _CODES = (
     *("111110", "000", "001", "1000", "010", "1001", "11010", "11011"),
@@ -34,7 +34,7 @@ def _pairs() -> NDArray[np.uint16]:
 _PAIRS = _pairs()
 
 
-@inlined
+@njit(forceinline=True)
 def peek(words, at):  # type: ignore[no-untyped-def]
     """Return the 64 bits from bit `at` on."""
     word, bit = np.uint64(at) >> np.uint64(6), np.uint64(at) & np.uint64(63)
@@ -43,7 +43,7 @@ def peek(words, at):  # type: ignore[no-untyped-def]
     return (words[word] << bit) | behind
 
 
-@compiled
+@njit
 def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-def]
     """Decode the next values into ``codes[nodes[:count]]``; return the bit behind, or -1.
 
@@ -69,7 +69,7 @@ def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-
     return at if at <= end else np.int64(-1)
 
 
-@compiled
+@njit
 def read_plain_codes(words, at, end, count, codes):  # type: ignore[no-untyped-def]
     """Read values that are not Huffman-coded into ``codes[:count]``; return the bit behind, or -1.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from readers.fits.tiles.hcompress.codes import peek, read_codes, read_plain_codes
-from readers.fits.tiles.hcompress.compiled import compiled
+from readers.fits.tiles.hcompress.jit import njit
 
 _PLAIN, _QUADTREE = 0, 15
 """Formats of a bit plane."""
 
 
-@compiled
+@njit
 def levels(size):  # type: ignore[no-untyped-def]
     """Return how often a length is halved, rounding up, until it is 1."""
     count = 0
@@ -24,13 +24,13 @@ def levels(size):  # type: ignore[no-untyped-def]
     return count
 
 
-@compiled
+@njit
 def halved(size, count):  # type: ignore[no-untyped-def]
     """Return a length that was halved so often, rounding up."""
     return (size + (1 << count) - 1) >> count
 
 
-@compiled
+@njit
 def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, nodes):  # type: ignore[no-untyped-def]
     """Read the bit planes of a quadrant.
 
@@ -78,7 +78,7 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
     return at
 
 
-@compiled
+@njit
 def _read_tree(words, at, end, rows, columns, codes, nodes):  # type: ignore[no-untyped-def]
     """Read a plane from the root down; return the bit behind, and which of `codes` holds it."""
     nodes[0] = last = 0
@@ -96,7 +96,7 @@ def _read_tree(words, at, end, rows, columns, codes, nodes):  # type: ignore[no-
     return at, last
 
 
-@compiled
+@njit
 def _children(codes, above, rows, columns, nodes):  # type: ignore[no-untyped-def]
     """List the nodes that have a code, in the stream's order: from the last back to the first.
 
@@ -124,7 +124,7 @@ def _children(codes, above, rows, columns, nodes):  # type: ignore[no-untyped-de
     return count
 
 
-@compiled
+@njit
 def _add_plane(magnitudes, codes, bit, plane):  # type: ignore[no-untyped-def]
     for i in range(magnitudes.size):
         magnitudes[i] |= magnitudes.dtype.type((codes[i] >> bit) & 1) << plane

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from readers.fits.tiles.hcompress.codes import peek
-from readers.fits.tiles.hcompress.compiled import compiled
+from readers.fits.tiles.hcompress.jit import njit
 from readers.fits.tiles.hcompress.quadtree import halved
 
 
-@compiled
+@njit
 def read_signs(words, at, end, scale, magnitudes, coefficients):  # type: ignore[no-untyped-def]
     """Read a sign for each coefficient that is not 0, row by row through the quadrants.
 
@@ -46,7 +46,7 @@ def read_signs(words, at, end, scale, magnitudes, coefficients):  # type: ignore
     return at
 
 
-@compiled
+@njit
 def _read_line(words, at, end, scale, even, odd, line):  # type: ignore[no-untyped-def]
     """Read the signs of a row of a quadrant, from the magnitudes of its even and odd columns."""
     number, one = line.dtype.type, np.uint64(1)

@@ -6,10 +6,10 @@ they were rounded by that much.
 
 from __future__ import annotations
 
-from readers.fits.tiles.hcompress.compiled import compiled
+from readers.fits.tiles.hcompress.jit import njit
 
 
-@compiled
+@njit
 def smooth(coefficients, rows, columns, most):  # type: ignore[no-untyped-def]
     """Change the differences of a level.
 
@@ -38,7 +38,7 @@ def smooth(coefficients, rows, columns, most):  # type: ignore[no-untyped-def]
             hc[i, j] += _curvature(h0, i, j, 2 * hx[i, j], 2 * hy[i, j], hc[i, j], most)
 
 
-@compiled
+@njit
 def _slope(before, here, behind, found, most):  # type: ignore[no-untyped-def]
     """Return the change of a difference along rows or columns, from three sums."""
     high = 4 * max(min(behind - here, here - before), 0)
@@ -46,7 +46,7 @@ def _slope(before, here, behind, found, most):  # type: ignore[no-untyped-def]
     return _change(behind - before, low, high, found, 3, most)
 
 
-@compiled
+@njit
 def _curvature(h0, i, j, slope_x, slope_y, found, most):  # type: ignore[no-untyped-def]
     """Return the change of a difference along both, from the sums around one."""
     here = h0[i, j]
@@ -65,7 +65,7 @@ def _curvature(h0, i, j, slope_x, slope_y, found, most):  # type: ignore[no-unty
     return _change(wanted, 16 * low, 16 * high, found, 6, most)
 
 
-@compiled
+@njit
 def _change(wanted, low, high, found, shift, most):  # type: ignore[no-untyped-def]
     """Return the change towards what is wanted, divided by ``1 << shift`` and rounded to 0."""
     if low >= high:

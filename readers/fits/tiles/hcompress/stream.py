@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from readers.cache.once import one_compiles
 from readers.fits.tiles.hcompress.codes import PADDING, peek
-from readers.fits.tiles.hcompress.compiled import compiled
+from readers.fits.tiles.hcompress.jit import njit
 from readers.fits.tiles.hcompress.quadtree import halved, read_quadrant
 from readers.fits.tiles.hcompress.signs import read_signs
 from readers.fits.tiles.hcompress.transform import invert
@@ -118,7 +118,7 @@ def _decoded(body: NDArray[np.uint8], tile: _Tile) -> NDArray[Any]:
     return pixels
 
 
-@compiled
+@njit
 def read_coefficients(words, end, planes, scale, total, magnitudes, codes, nodes, coefficients):  # type: ignore[no-untyped-def]
     """Read all coefficients of a tile; return False if the stream is damaged.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.fits.tiles.hcompress.compiled import compiled, inlined, optimized
+from readers.fits.tiles.hcompress.jit import njit
 from readers.fits.tiles.hcompress.quadtree import halved, levels
 from readers.fits.tiles.hcompress.smooth import smooth
 
 
-@compiled
+@njit
 def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
     """Compute pixels from coefficients.
 
@@ -50,7 +50,7 @@ def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
                     coefficients[row, column] = pixels[row, column]
 
 
-@optimized
+@njit
 def _expand_rows(upper, lower, above, below, level):  # type: ignore[no-untyped-def]
     """Compute two rows of pixels from the two rows of their coefficients."""
     columns = np.uint64(upper.size)
@@ -70,7 +70,7 @@ def _expand_rows(upper, lower, above, below, level):  # type: ignore[no-untyped-
         above[at], below[at] = found[0], found[2]
 
 
-@inlined
+@njit(forceinline=True)
 def _expand(h0, hx, hy, hc, level):  # type: ignore[no-untyped-def]
     """Return 2x2 pixels from their sum and differences; those beyond an edge are 0.
 
@@ -99,7 +99,7 @@ def _expand(h0, hx, hy, hc, level):  # type: ignore[no-untyped-def]
     )
 
 
-@inlined
+@njit(forceinline=True)
 def _rounded(value, unit):  # type: ignore[no-untyped-def]
     """Round to a multiple of a power of two, halves up."""
     number = type(value)

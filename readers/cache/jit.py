@@ -1,0 +1,120 @@
+"""numba's decorators, whose code is kept on disk in a folder that is named by its sources.
+
+numba's own check is for changes of a function's file: after one in another file, of a function that
+is called, it would use the old code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cached_property, partial
+from multiprocessing import current_process, parent_process
+from pathlib import Path
+from typing import Any
+
+from readers.cache.folder import cache_folder
+
+logger = logging.getLogger(__name__)
+
+
+def source_hash(files: Iterable[Path]) -> str:
+    """Return a hash of the contents of files."""
+    contents = b"".join(file.read_bytes() for file in sorted(files))
+    return hashlib.sha256(contents).hexdigest()[:16]
+
+
+class Jit:
+    """Decorators of functions that numba compiles when they are first called.
+
+    Parameters
+    ----------
+    files : iterable of Path
+        All files with these functions, and with constants of theirs.
+    """
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self.source_hash = source_hash(files)
+        """Of the files: the name of the folder where code is kept."""
+
+    def njit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Compile as ``numba.njit`` does, with these options; the code runs without the GIL.
+
+        A loop that calls a large function becomes vectors if that has ``forceinline=True``.
+        ``inline="always"`` saves two atomic operations for each array that is passed on.
+        """
+        import numba
+
+        if function is None:
+            return partial(self.njit, **options)
+        return self.kept(partial(numba.njit, nogil=True, **options), function, numba.config)
+
+    def cfunc(self, signature: Any) -> Callable[[Callable[..., Any]], Any]:
+        """Compile a function that C calls as ``numba.cfunc`` does, at once."""
+        import numba
+
+        compiled = partial(numba.cfunc, signature)
+        return lambda function: self.kept(compiled, function, numba.config)
+
+    def kept(self, decorator: Callable[..., Any], function: Callable[..., Any], config: Any) -> Any:
+        """Return ``decorator(cache=True)(function)``, with its code in the folder of the sources.
+
+        Where no folder can be written, each process compiles for itself.
+        """
+        if self.folder is None:
+            return decorator()(function)
+        given, config.CACHE_DIR = config.CACHE_DIR, str(self.folder)
+        try:
+            return decorator(cache=True)(function)
+        finally:
+            config.CACHE_DIR = given
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """Where code is kept: in NUMBA_CACHE_DIR, or else in the user's cache; None for nowhere."""
+        given = os.environ.get("NUMBA_CACHE_DIR")
+        own = cache_folder() / "numba" / self.source_hash
+        if given and _is_writable(folder := Path(given) / self.source_hash):
+            return folder
+        if found := bool(given) and folder.is_dir():
+            _copy(folder, own)  # numba reads no folder that it cannot write, as of a container
+        if _is_writable(own):
+            if own.is_relative_to(tempfile.gettempdir()) and not found:
+                _warn(f"compiled kernels are kept in {own} for now")
+            return own
+        _warn("each process compiles its kernels again, for 10 s: nowhere can be written")
+        return None
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy a folder unless that was done; other processes may do it at the same time."""
+    if target.is_dir():
+        return
+    with suppress(OSError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as name:
+            made = Path(name, target.name)
+            shutil.copytree(folder, made)
+            for each in (made, *made.rglob("*")):
+                each.chmod(0o700 if each.is_dir() else 0o600)
+            made.rename(target)
+
+
+def _warn(message: str) -> None:
+    # Not in reader processes and their fork server, which import the script again.
+    if parent_process() is None and not getattr(current_process(), "_inheriting", False):
+        remedy = "set NUMBA_CACHE_DIR to a folder that can be written, and that lasts"
+        logger.warning("%s: %s", message, remedy)
