@@ -244,11 +244,18 @@ class ReaderPool:
         """Wait for answers of the readers."""
         assert self._channel is not None
         assert self.readers is not None
-        ready = interruptible(self._poll.poll)
+        events = select.POLLIN | (select.POLLOUT if self._channel.has_unsent else 0)
+        self._poll.modify(self._channel.fileno, events)
+        ready = dict(interruptible(self._poll.poll))
         if self._channel.is_closed:
             raise RuntimeError(_CLOSED)
+        if ready == {self._channel.fileno: select.POLLOUT}:
+            with self._asking:
+                self._channel.flush()
+            self._ask()
+            return
         found = b""
-        if all(end == self._channel.fileno for end, _ in ready):
+        if ready.keys() == {self._channel.fileno}:
             found = self._channel.receive()
         if not found:
             if death := self.readers.death():
@@ -271,19 +278,36 @@ class _Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._end, self._consumer = end, os.getpid()
+        self._unsent = bytearray()
         self.is_closed = False
         self.fileno = end.fileno()
         # Not by close(): another thread may wait at the descriptor, which must not be reused yet.
         weakref.finalize(self, end.close).atexit = False
 
     def send(self, messages: list[tuple[int, int, int, int]]) -> None:
-        """Send messages, which readers receive one by one; no effect on a closed one."""
-        packed = b"".join(MESSAGE.pack(*message) for message in messages)
-        for start in range(0, len(packed), _MOST_SENT):
-            try:
-                self._end.sendall(packed[start : start + _MOST_SENT], socket.MSG_NOSIGNAL)
-            except OSError:  # closed meanwhile
-                return
+        """Send messages, which readers receive one by one; no effect on a closed one.
+
+        What does not fit into the socket is left for `flush`: readers that wait until their answers
+        are received take no tasks, so whoever receives must not wait for them.
+        """
+        self._unsent += b"".join(MESSAGE.pack(*message) for message in messages)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is left, as far as it fits."""
+        flags = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
+        try:
+            while self._unsent:
+                del self._unsent[: self._end.send(self._unsent[:_MOST_SENT], flags)]
+        except BlockingIOError:
+            pass
+        except OSError:  # closed meanwhile
+            self._unsent.clear()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether `flush` has something to do."""
+        return bool(self._unsent)
 
     def receive(self) -> bytes:
         """Return messages that have come; none if it was closed, or no reader is left."""

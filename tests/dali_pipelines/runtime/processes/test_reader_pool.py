@@ -61,6 +61,18 @@ def test_a_reader_that_dies_while_it_starts(npy_index: Index, start_method: Star
         loader.start()
 
 
+@pytest.mark.slow
+def test_tasks_and_answers_that_do_not_fit_into_the_socket(npy_index: Index) -> None:
+    """Readers wait until answers are received, and take no tasks meanwhile."""
+    settings: dict[str, Any] = {"batch_size": 1, "prefetch": 1000, "num_read_processes": 2}
+    with Loader(
+        npy_pipeline, npy_index, devices=[None], framework="numpy", shuffle=False, **settings
+    ) as loader:
+        for _ in range(2):
+            rows = [row for (batch,) in loader for row in batch["row"].tolist()]
+            assert rows == list(range(len(npy_index)))
+
+
 def fail_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail as fork() does where there may be no more processes."""
     start = BaseProcess.start
