@@ -130,7 +130,8 @@ def split_rows(
     table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks | None, seed: int
 ) -> dict[str, NDArray[np.int64]]:
     """Return the rows of each part, see `readers.index.table.Index.split`."""
-    by = by or usual_column(table.column_names)
+    if by is None and (by := usual_column(table.column_names)) == "key":
+        table = _with_keys_of_files(table)
     bounds, seed = bounds_of(fractions), seed_of(seed)
     check_column(by, table.column_names)
     if isinstance(by, TimeBlocks):
@@ -151,6 +152,14 @@ def split_rows(
             count,
         )
     return rows
+
+
+def _with_keys_of_files(table: pa.Table) -> pa.Table:
+    """Return a table in which rows without a key, of plain files, have their path for it."""
+    import pyarrow.compute as pc
+
+    keys, paths = (_bytes_of(name, table[name]) for name in ("key", "path"))
+    return table.set_column(table.column_names.index("key"), "key", pc.coalesce(keys, paths))
 
 
 def shared_files(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.int64]]) -> int:

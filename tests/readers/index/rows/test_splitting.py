@@ -140,6 +140,19 @@ class TestByHash:
         shares = {"a": 0.5, "b": 0.5}
         assert part_of(given.split(shares)) == part_of(given.split(shares, by=by))
 
+    def test_plain_files_beside_members_of_containers(self) -> None:
+        """Members stay in the part of their key, and files in that of their path."""
+        keys = [None if row % 3 else f"k{row // 6}" for row in range(90)]
+        offsets = [None if key is None else 512 for key in keys]
+        columns = {"key": keys, "offset": offsets, "nbytes": offsets}
+        given, shares = index([f"/{row}" for row in range(90)], **columns), {"a": 0.5, "b": 0.5}
+        parts = part_of(given.split(shares))
+        members = np.flatnonzero(np.arange(90) % 3 == 0)
+        files = np.flatnonzero(np.arange(90) % 3)
+        for rows, by in ((members, "key"), (files, "path")):
+            expected = part_of(Index(given.table.take(rows)).split(shares, by=by))
+            assert {path: parts[path] for path in expected} == expected
+
     def test_other_seeds(self) -> None:
         splits = [
             tuple(len(part) for part in many(1000).split(SHARES, seed=n).values()) for n in range(5)
