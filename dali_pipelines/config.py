@@ -100,7 +100,7 @@ class PipelineConfig:
     """Numeric columns of the Index that become outputs, shape (batch,), or (batch, n) of lists of a
     fixed length n. Loaders look up others."""
     outputs: tuple[PlacementOutput, ...] = ()
-    """More outputs that say where each sample lies in the image of its file, see
+    """More outputs that say where each sample is in the image of its file, see
     `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,

@@ -90,9 +90,9 @@ def with_keys(
     Raises
     ------
     ValueError
-        If `keys` is no sequence of texts, there would be two columns of a name, or columns that say
-        which bytes of a file a row is, `hdu` is ``"all"``, or the Index names other HDUs for all
-        its rows.
+        If `keys` is not a sequence of texts, there would be two columns of a name, or columns that
+        say which bytes of a file a row is, `hdu` is ``"all"``, or the Index names other HDUs for
+        all its rows.
     """
     import pyarrow as pa
 

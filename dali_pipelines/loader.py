@@ -38,10 +38,11 @@ class Loader:
     """Iterate over an Index in epochs of batches, with one pipeline on each device.
 
     Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
-    the next loop continues with the rest of the epoch, but in mode ``eval`` it starts anew. A batch
-    is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row of the
-    Index), ``valid`` (bool), and the columns asked for, as arrays of the framework; text and the
-    like, and with ``ragged="list"`` images, as lists. The first loop, or `start`, starts readers.
+    the next loop continues with the rest of the epoch, but in mode ``eval`` it starts again. A
+    batch is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row
+    of the Index), ``valid`` (bool), and the columns asked for, as arrays of the framework; text and
+    the like, and with ``ragged="list"`` images, as lists. The first loop, or `start`, starts
+    readers.
 
     A Loader is for one thread at a time: a step, or a change of its state, while another thread
     takes one is a RuntimeError there. Only `close` may come from any thread. Loops that take turns
@@ -235,7 +236,7 @@ class Loader:
         Raises
         ------
         ValueError
-            If it is no integer, or below 0.
+            If it is not an integer, or below 0.
         """
         if epoch is not None:
             check_integer("epoch", epoch, 0)

@@ -157,7 +157,7 @@ def check_rejected(rejected: object) -> None:
 
 
 def check_targets(targets: object) -> None:
-    """Raise ValueError if this is no mapping of names to targets."""
+    """Raise ValueError if this is not a mapping of names to targets."""
     if not isinstance(targets, Mapping):
         raise ValueError(
             f"targets must be a mapping, as {{'mask': Mask('mask_path')}}, got {targets!r}"

@@ -30,7 +30,7 @@ class ChannelsReader:
     Notes
     -----
     All parts get the same window, and so the same pixels: a sample whose images differ in size is
-    rejected. So is one of which a file cannot be read.
+    rejected. So is a sample with a file that cannot be read.
     """
 
     reader: Reader

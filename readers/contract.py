@@ -202,7 +202,7 @@ class Reader(Protocol):
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """The arrays of each Sample, in the order in which they are sent."""
+        """The arrays of each Sample, in the order of sending."""
         ...
 
     @property

@@ -36,12 +36,12 @@ def file_facts(
 ) -> list[dict[str, Fact]]:
     """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
 
-    What lies in a container is recognised by its first bytes.
+    What is in a container is recognised by its first bytes.
 
     Parameters
     ----------
     file : str or Place
-        The file, or where it lies, not opened yet.
+        The file, or where it is, not opened yet.
     keys : sequence of str
         Header keywords to return as well, in any case.
     hdu : int, str or (str, int), optional

@@ -51,7 +51,7 @@ class NpyReader:
     Raises
     ------
     ValueError
-        If there is no such type of numbers, or the size is no integer, at least 1.
+        If there is no such type of numbers, or the size is not an integer, at least 1.
     """
 
     dtype: str = "float32"

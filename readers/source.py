@@ -75,7 +75,7 @@ class Source(Geometry):
     usual_size: tuple[int, int] = (1, 1)
     """(height, width) of images without a crop, as far as is known."""
     empty_size: tuple[int, int] = (1, 1)
-    """Likewise, for slots of which nothing is delivered, where they need not fit others."""
+    """(height, width) of samples that are not delivered, where they need not fit others."""
     ragged: bool = False
     """Whether images of a batch may differ in size."""
     num_draws: int | None = None

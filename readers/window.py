@@ -43,7 +43,8 @@ class Window:
     """Degrees by which the content is rotated about the window's centre, counterclockwise with rows
     counted upwards. The graph resamples the window then."""
     zoom: float = 1.0
-    """Factor above 0 by which the content is enlarged about the window's centre. Likewise."""
+    """Factor above 0 by which the content is enlarged about the window's centre. The graph
+    resamples the window then."""
 
     @classmethod
     def at(cls, y: int, x: int, height: int, width: int, *, image: tuple[int, int]) -> Window:

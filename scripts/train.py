@@ -93,7 +93,9 @@ class Training:
                     part.load_state_dict(state[name])
                 self.steps, self.sums, self.cursor = state["steps"], state["sums"], state["loader"]
             except Exception as error:  # torch raises whatever its unpickler does
-                raise ValueError(f"{flags.checkpoint} is no checkpoint of this: {error}") from error
+                raise ValueError(
+                    f"{flags.checkpoint} is not a checkpoint of this: {error}"
+                ) from error
         self.save()  # to see now whether it can be written
 
     def save(self) -> None:

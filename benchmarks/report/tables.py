@@ -22,7 +22,7 @@ HEADER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """Lines of text under a header: how a Table is shown, and what is no race of ways."""
+    """Lines of text under a header: how a Table is shown, and what is not a race of ways."""
 
     title: str
     header: tuple[str, ...]

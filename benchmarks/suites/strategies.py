@@ -194,7 +194,7 @@ def _normalised(frames: Any, feed: Feed) -> Any:
 
 
 def _outputs(pipeline: Any, feed: Feed) -> Iterator[Batch]:
-    """Yield the outputs until the source is at its end, then begin it anew."""
+    """Yield the outputs until the source is at its end, then begin it again."""
     for rows in feed.batches():
         (images,) = pipeline.run()
         yield rows, _tensor(images)

@@ -14,7 +14,7 @@ LARGEST = 1e30
 
 
 def check_p(p: object) -> None:
-    """Raise ValueError if it is no probability."""
+    """Raise ValueError if it is not a probability."""
     check_number("p", p, 0, 1)
 
 

@@ -67,7 +67,7 @@ class PhotonNoise:
     Raises
     ------
     ValueError
-        If `gain` is not positive, `read_noise` is negative, or one is no number.
+        If `gain` is not positive, `read_noise` is negative, or one is not a number.
 
     Notes
     -----

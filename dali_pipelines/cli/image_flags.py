@@ -24,7 +24,7 @@ class ImageFlags:
     crop: tuple[int, ...] | None = option(
         None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
     )
-    window: str = option("center", "where the window lies", choices=("center", "random", "row"))
+    window: str = option("center", "where the window is", choices=("center", "random", "row"))
     outside: str = option(
         "reject",
         "windows that are not wholly inside the image; shift is for rows",

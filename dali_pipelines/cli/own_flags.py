@@ -38,7 +38,7 @@ class OwnFlags:
     )
     outputs: tuple[str, ...] | None = option(
         None,
-        "more outputs that say where each sample lies in its image",
+        "more outputs that say where each sample is in its image",
         choices=("window", "flip", "matrix"),
         nargs="+",
     )

@@ -29,7 +29,7 @@ _DATA = re.compile(
 Index that may have none so early."""
 _HEAD_BYTES = 512
 _FEW_FILES = 10_000
-"""Files each of which is looked at; of more that could take hours on a network."""
+"""Most files to look at one by one: more could take hours on a network."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
 """Fields of a row that say what is read; columns of the same names."""
 
@@ -280,7 +280,7 @@ def _descriptor(path: str) -> int | None:
 
 
 def _is_device(path: str) -> bool:
-    """Return whether it is no regular file, or leads to one that is open, as /dev/stdout may."""
+    """Return whether it is not a regular file, or leads to one that is open, as /dev/stdout may."""
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     target = os.readlink(path) if os.path.islink(path) else ""
     is_open = target.startswith("/proc/") or folder.startswith("/proc/")

@@ -180,7 +180,7 @@ class RunConfig(
         if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
             raise ValueError("--planes takes numbers or all, not both")
         if self.mode == "eval" and self.resume is not None:
-            raise ValueError("--resume is for --mode=train: eval begins each epoch anew")
+            raise ValueError("--resume is for --mode=train: eval begins each epoch again")
         names = [name for name, _ in self.hdus or ()]
         if len(set(names)) < len(names):
             raise ValueError(f"--hdus takes each name once, got {' '.join(names)}")

@@ -279,7 +279,7 @@ def _may_be_thin(config: PipelineConfig) -> bool:
 
 
 def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Decode a region; where it is the first column or row alone, two, of which one is cut out.
+    """Decode a region; where it is only the first column or row, decode two, and cut one out.
 
     On CPUs DALI 2.4 interpolates the colours of that column wrongly, where a JPEG has them
     subsampled in both directions. A row goes with it, as Constants have the whole batch, and this

@@ -27,7 +27,7 @@ class Footprint(NamedTuple):
     cupy_nbytes: int
     """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
     targets_nbytes: int = 0
-    """Bytes of masks and boxes, of which each batch that is ready or held has a copy."""
+    """Bytes of masks and boxes; each batch that is ready or held has a copy."""
     decoder_nbytes: int = 0
     """Bytes of the whole images, one for each thread, that are decoded at a time for windows."""
 

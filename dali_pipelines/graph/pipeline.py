@@ -42,7 +42,7 @@ from readers.sampling.placement import PLACEMENT_SPECS
 from readers.source import COLUMN, TARGET, Source
 
 _LARGE_BATCH = 256 << 20
-"""Bytes in shared memory from which on only one batch is kept ready by default."""
+"""Bytes in shared memory above which only one batch is kept ready by default."""
 
 
 class ReaderPipeline(ForkSafePipeline):
@@ -68,9 +68,9 @@ class ReaderPipeline(ForkSafePipeline):
     num_read_processes: int
     """Reader processes."""
     feed_s: float = 0.0
-    """Seconds in which the consumer waited for the readers and fed their samples to the graph."""
+    """Seconds that the consumer waited for the readers and fed their samples to the graph."""
     graph_s: float = 0.0
-    """Seconds in which the consumer waited for the graph: transfer, decode and the rest."""
+    """Seconds that the consumer waited for the graph: transfer, decode and the rest."""
     start_method: str
     """How reader processes are started."""
     _pool: ReaderPool | None = None

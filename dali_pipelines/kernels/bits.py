@@ -58,7 +58,7 @@ def load_big_endian_word(typing_context: Any, address: Any) -> Any:
         loaded = builder.load(source, align=4, typ=word)
         if not _is_cuda(context):
             return builder.bswap(loaded)
-        # One instruction, of which NVVM would make nine.
+        # One instruction; NVVM would make nine of it.
         signature = ir.FunctionType(word, (word,))
         return builder.asm(signature, "prmt.b32 $0, $1, 0, 0x0123;", "=r,r", [loaded], False)
 

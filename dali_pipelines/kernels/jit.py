@@ -34,4 +34,4 @@ def cuda_jit(
 
     if function is None:
         return partial(cuda_jit, launch_bounds=launch_bounds)
-    return JIT.kept(partial(cuda.jit, launch_bounds=launch_bounds), function, config)
+    return JIT.cached(partial(cuda.jit, launch_bounds=launch_bounds), function, config)

@@ -26,7 +26,7 @@ class Form:
     """Shift of slots, each by its own count; 0 for counts from 32 on, where LLVM's is undefined."""
     right: str
     left_words: str
-    """Shift of words, likewise."""
+    """Shift of words, each by its own count."""
 
 
 _512, _256 = "llvm.x86.avx512.ps{}.512", "llvm.x86.avx2.ps{}.256"

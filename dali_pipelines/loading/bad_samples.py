@@ -64,7 +64,7 @@ class BadSamplePolicy:
         self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
 
     def damage(self, row: int, file: int | None) -> str:
-        """Return why a row was rejected whose bytes are damaged, in which of its several files."""
+        """Return why a row with damaged bytes was rejected, and in which of its files they are."""
         parts = self._index.frames.parts
         if file is None or file >= len(parts):
             return DAMAGED

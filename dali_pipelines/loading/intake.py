@@ -58,7 +58,7 @@ class Intake:
         return bool(damaged)
 
     def _damage(self, row: int, image: int | None) -> str:
-        """Return why a row is rejected of which the graph could not decode an image."""
+        """Return why a row is rejected after the graph could not decode one of its images."""
         return damage_of(image, self._images) if self._images else self.policy.damage(row, image)
 
     def reject_for_good(self, row: int, reason: str) -> bool:

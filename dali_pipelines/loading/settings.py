@@ -61,7 +61,7 @@ def row_values(index: Index, settings: dict[str, Any]) -> RowValues:
 def bound_settings(
     factory: Callable[..., Any], others: Collection[str], taker: str = "Loader"
 ) -> dict[str, Any]:
-    """Return the keywords that functools.partial binds to a factory; none if it is no partial.
+    """Return the keywords that functools.partial binds to a factory; none if it is not a partial.
 
     TypeError if one of them is a keyword of the `taker` itself (`others`), which sets it.
     """

@@ -20,7 +20,7 @@ class Rejected:
     hdu: int | None = None
     """HDU that the Index names; None where it names none."""
     epoch: int = 0
-    """Epoch in which it was first met."""
+    """Epoch of the first attempt to read it."""
     step: int = 0
     """Step of that epoch."""
     is_of_store: bool = False
@@ -46,11 +46,11 @@ class LoaderStats:
     output_pixels: int = 0
     """Pixels of valid samples, each channel counted, and what ``ragged="pad"`` adds."""
     read_s: float = 0.0
-    """Seconds in which the reader processes worked, summed over them."""
+    """Seconds of work, summed over the reader processes."""
     read_cpu_s: float = 0.0
     """Of these, seconds of computing; in the rest they waited, for files or for a core."""
     wait_s: float = 0.0
-    """Seconds in which the consumer waited for batches."""
+    """Seconds that the consumer waited for batches."""
     wait_readers_s: float = 0.0
     """Of these, seconds until the readers had delivered and the graph was fed."""
     wait_graph_s: float = 0.0

@@ -1,7 +1,7 @@
 """Calls in an interpreter of their own, for code that a hostile file can bring down.
 
 Workers of an Executor may be daemons, which multiprocessing forbids child processes, or threads
-beside others, or ranks of MPI, of which none may be killed.
+beside others, or ranks of MPI, which may not be killed.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class CorrectionTable:
         return cls(file.name, file.sha256, version, _official(file, version), file.path)
 
     def degradation(self, channel: int, time: str) -> float:
-        """Return the sensitivity relative to that at launch, by which to divide pixels.
+        """Return the sensitivity relative to that at launch; pixels are to be divided by it.
 
         Parameters
         ----------

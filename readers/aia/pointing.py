@@ -30,7 +30,7 @@ class Pointing(NamedTuple):
     x0: float
     """Column of the Sun's centre in pixels, 0 at the centre of the first one."""
     y0: float
-    """Row of the Sun's centre in pixels, likewise."""
+    """Row of the Sun's centre in pixels, 0 at the centre of the first one."""
     imscale: float
     """Arcsec/pixel."""
     instrot: float

@@ -78,7 +78,7 @@ class AffineWCS:
 
         Notes
         -----
-        ``sunpy.map.contains_full_disk``. The centre lies inside, so the nearest point of the edge
+        ``sunpy.map.contains_full_disk``. The centre is inside, so the nearest point of the edge
         is on the nearest of four straight lines.
         """
         height, width = self.shape

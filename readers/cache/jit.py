@@ -1,4 +1,4 @@
-"""numba's decorators, whose code is kept on disk in a folder that is named by its sources.
+"""numba's decorators, whose code is cached on disk in a folder that is named by its sources.
 
 numba's own check is for changes of a function's file: after one in another file, of a function that
 is called, it would use the old code.
@@ -52,16 +52,18 @@ class Jit:
 
         if function is None:
             return partial(self.njit, **options)
-        return self.kept(partial(numba.njit, nogil=True, **options), function, numba.config)
+        return self.cached(partial(numba.njit, nogil=True, **options), function, numba.config)
 
     def cfunc(self, signature: Any) -> Callable[[Callable[..., Any]], Any]:
         """Compile a function that C calls as ``numba.cfunc`` does, at once."""
         import numba
 
         compiled = partial(numba.cfunc, signature)
-        return lambda function: self.kept(compiled, function, numba.config)
+        return lambda function: self.cached(compiled, function, numba.config)
 
-    def kept(self, decorator: Callable[..., Any], function: Callable[..., Any], config: Any) -> Any:
+    def cached(
+        self, decorator: Callable[..., Any], function: Callable[..., Any], config: Any
+    ) -> Any:
         """Return ``decorator(cache=True)(function)``, with its code in the folder of the sources.
 
         Where no folder can be written, each process compiles for itself.
@@ -76,7 +78,7 @@ class Jit:
 
     @cached_property
     def folder(self) -> Path | None:
-        """Where code is kept: in NUMBA_CACHE_DIR, or else in the user's cache; None for nowhere."""
+        """Folder of the code: in NUMBA_CACHE_DIR, or else in the user's cache; None for nowhere."""
         given = os.environ.get("NUMBA_CACHE_DIR")
         own = cache_folder() / "numba" / self.source_hash
         if given and _is_writable(folder := Path(given) / self.source_hash):

@@ -37,7 +37,7 @@ _NO_END = (
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
 _WHOLE_BYTES = 1 << 20
-"""Bytes of a file up to which another request takes longer than to fetch all of it."""
+"""Size of a file below which another request takes longer than to fetch all of it."""
 Expected = Callable[[Hashable | None], Sequence[tuple[int, int]]]
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
@@ -48,7 +48,7 @@ def whole_if_small(nbytes: int | None) -> Expected | None:
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped, of which one HDU after the other can be read.
+    """An open FITS file, plain or gzipped. One HDU after the other can be read.
 
     Parameters
     ----------

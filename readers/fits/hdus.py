@@ -137,7 +137,7 @@ def find_header(place: Place, stamp: Hashable | None, wanted: HduName | None) ->
 
 
 def find_hdu(headers: HeaderReader, stamp: Hashable | None, number: int) -> HduExtent | None:
-    """Return where an HDU lies; None where `find_header` returns it."""
+    """Return where an HDU is; None where `find_header` returns it."""
     found = _find(headers, _layout(stamp), number)
     return None if found is None else found[1]
 

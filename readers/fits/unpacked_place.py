@@ -1,4 +1,4 @@
-"""An unpacked file of which parts are kept in memory."""
+"""An unpacked file, with some parts in memory."""
 
 from __future__ import annotations
 

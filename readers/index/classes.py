@@ -60,14 +60,14 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
 def class_table(root: str, paths: Sequence[str], classes: Iterable[str] | None) -> pa.Table:
     """Return the table of the files in one folder for each class below `root`.
 
-    Raises ValueError if a file lies beside the folders, and like `labels_of`. Without `classes`, a
+    Raises ValueError if a file is beside the folders, and like `labels_of`. Without `classes`, a
     warning names the folders that are none, as they have no file.
     """
     import pyarrow as pa
 
     if loose := [path for path in paths if os.path.dirname(path) == root]:
         raise ValueError(
-            f"{root}: expected one subfolder for each class, but {loose[0]} lies beside them"
+            f"{root}: expected one subfolder for each class, but {loose[0]} is beside them"
         )
     names = [os.path.relpath(path, root).split(os.sep)[0] for path in paths]
     labels = labels_of(names, classes)

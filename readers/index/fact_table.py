@@ -114,7 +114,7 @@ class FactTable:
         return pa.table(columns)
 
     def absent(self, table: pa.Table) -> list[str]:
-        """Return the keywords of which no row of `table` has a value, or a text that is no time."""
+        """Return the keywords that no file has: neither a value, nor text that is not a time."""
         names = {key: column_name(key) for key in self.keys}
         without = {name for name in names.values() if table[name].null_count == table.num_rows}
         return [key for key, name in names.items() if name in without - {*self.not_times}]

@@ -59,7 +59,7 @@ def checked(table: pa.Table) -> pa.Table:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return the table with plain text and bytes for views, of which PyArrow takes no rows."""
+    """Return the table with plain text and bytes for views: PyArrow takes no rows of views."""
     import pyarrow as pa
 
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -138,7 +138,7 @@ def digest(table: pa.Table, *, whole_paths: bool = False) -> str:
 
 
 def _common_folder(table: pa.Table) -> str:
-    """Return the folder of all files, with a slash at its end; of URLs likewise."""
+    """Return the folder of all files or URLs, with a slash at its end."""
     import pyarrow.compute as pc
 
     ends = set[str]()

@@ -242,7 +242,7 @@ class IndexSources:
         Raises
         ------
         ValueError
-            If a class folder is not among `classes`, or a file lies beside the folders.
+            If a class folder is not among `classes`, or a file is beside the folders.
         """
         root = os.path.abspath(folder)
         paths = list(find_files(root, tuple(suffixes)))

@@ -206,7 +206,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
 
 
 def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
-    """Return the part of an image that a box needs, and where the box lies in it."""
+    """Return the part of an image that a box needs, and where the box is in it."""
     if image.pixels is not None:
         y, x, rows, columns = box
         pixels = image.pixels[y : y + rows, x : x + columns]
@@ -232,7 +232,7 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
 def _cut_image(
     encoded: bytes, header: JpegHeader, region: Region, box: Box, orientation: int
 ) -> tuple[EncodedImage, Box]:
-    """Return a region of a JPEG, and where a box of the stored image lies in it as displayed."""
+    """Return a region of a JPEG, and where a box of the stored image is in it as displayed."""
     y, x, rows, columns = box
     y, x = y - region.top * header.mcu_height, x - region.left * header.mcu_width
     height, width = region.size(header)

@@ -34,14 +34,14 @@ class Turn(NamedTuple):
         return pixels.swapaxes(0, 1) if self.transposed else pixels
 
     def stored(self, box: Box, height: int, width: int) -> Box:
-        """Return where a box of the displayed image lies in the stored one, of this size."""
+        """Return where a box of the displayed image is in the stored one, of this size."""
         y, x, rows, columns = box
         if self.transposed:
             y, x, rows, columns = x, y, columns, rows
         return self._reversed((y, x, rows, columns), height, width)
 
     def displayed(self, box: Box, height: int, width: int) -> Box:
-        """Return where a box of the stored image, of this size, lies in the displayed one."""
+        """Return where a box of the stored image, of this size, is in the displayed one."""
         y, x, rows, columns = self._reversed(box, height, width)
         return (x, y, columns, rows) if self.transposed else (y, x, rows, columns)
 

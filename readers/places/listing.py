@@ -80,7 +80,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
 
 def _pattern(key: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern of keys."""
-    shown = r"(?!(?<![^/])\.)"  # what follows is no dot at the beginning of a name
+    shown = r"(?!(?<![^/])\.)"  # what follows is not a dot at the beginning of a name
     stars = {
         "**/": f"(?:(?:{shown}.)*/)?",
         "**": f"(?:{shown}.)*",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from readers.places.cache.disk import DiskCache
 
 _FIRST_BYTES = 128 << 10
-"""Bytes that are read of an object of which nothing is known."""
+"""Bytes to read first of an object about which nothing is known."""
 _GAP = 64 << 10
 """Bytes between two ranges that are requested as well, to save a request."""
 

@@ -36,7 +36,7 @@ class SpanPlace:
 
     @property
     def stamp(self) -> Hashable | None:
-        """The container's, and where the span lies; None as of the container."""
+        """The container's, and where the span is; None as of the container."""
         stamp = self._whole.stamp
         return None if stamp is None else (stamp, self._offset, self.nbytes)
 

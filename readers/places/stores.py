@@ -28,13 +28,13 @@ _KEYS = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
-"""Variables of the environment by which obstore finds credentials for AWS."""
+"""Environment variables with credentials for AWS that obstore knows."""
 _GOOGLE_KEYS = (
     *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
     "GOOGLE_SERVICE_ACCOUNT_KEY",
 )
 _GOOGLE_FILE = ".config/gcloud/application_default_credentials.json"
-"""Likewise for Google Cloud Storage."""
+"""File in the home folder where obstore finds credentials for Google Cloud Storage."""
 _SLOWEST = 10
 """Time-outs that a request may take while its bytes keep coming."""
 _owners: list[int] = []
@@ -61,7 +61,7 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of the environment by which remote storage is asked, with secrets."""
+    """Return the environment variables for requests of remote storage, with secrets."""
     names = (name for name in os.environ if name.upper().startswith(_VARIABLES))
     return {name: os.environ[name] for name in names}
 

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads:
-    """Calls functions in threads, in the order in which they are submitted.
+    """Calls functions in threads, in the order of their submission.
 
     A ``ThreadPoolExecutor`` keeps a process from ending until all its calls have returned, which
     for a server that does not answer takes long.

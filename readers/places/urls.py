@@ -66,7 +66,7 @@ def check_url(url: str) -> None:
 def check_object(url: str) -> None:
     """Raise ValueError if a request for the object of this URL would be for another one.
 
-    The client strips slashes, and encodes the path of a web server anew.
+    The client strips slashes, and encodes the path of a web server again.
     """
     check_url(url)
     scheme, _, rest = url.partition("://")
@@ -86,7 +86,7 @@ def check_object(url: str) -> None:
 
 
 def located(url: str) -> Location:
-    """Return where the object of a URL lies."""
+    """Return where the object of a URL is."""
     scheme, _, rest = url.partition("://")
     host, _, key = rest.partition("/")
     return Location(f"{scheme}://{host}", key if scheme in ("s3", "gs") else unquote(key))

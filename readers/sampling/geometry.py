@@ -89,7 +89,7 @@ class Geometry:
             raise ValueError(f"window {self.window!r} needs a crop, the size of the window")
         if self.window == "row" and self.resize_shorter is not None:
             raise ValueError(
-                "window 'row' lies in the image itself, not in a resized one: leave out "
+                "window 'row' is in the image itself, not in a resized one: leave out "
                 "resize_shorter, and give crop and resize"
             )
         if self.window != "row" and self.outside == "shift":
@@ -229,7 +229,7 @@ class Geometry:
     def placement(
         self, window: Window | None, image: tuple[int, int], flip: tuple[bool, bool]
     ) -> Placement:
-        """Return where a sample lies in its image; `flip` is left-right, and up-down."""
+        """Return where a sample is in its image; `flip` is left-right, and up-down."""
         resize = self.resize if self.resize_shorter is None else self.crop
         return Placement.of(window, image, resize, flip)
 

@@ -88,7 +88,7 @@ class Order:
         Raises
         ------
         IndexError
-            If the position lies outside.
+            If the position is outside.
         """
         if not 0 <= position < self.num_rows:
             raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
@@ -112,7 +112,7 @@ class Order:
         Raises
         ------
         IndexError
-            If a position lies outside.
+            If a position is outside.
         TypeError
             If the positions are not integers.
         """

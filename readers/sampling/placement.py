@@ -13,7 +13,7 @@ from readers.contract import Reader, SampleSpec
 from readers.window import Window
 
 PlacementOutput = Literal["window", "flip", "matrix"]
-"""Outputs that say where a sample lies, see `Placement`."""
+"""Outputs that say where a sample is, see `Placement`."""
 
 PLACEMENT_SPECS: dict[PlacementOutput, SampleSpec] = {
     "window": SampleSpec(name="placed_window", dtype="float32", shape=(4,), unit="pixel"),

@@ -28,7 +28,7 @@ class RowWindow(Window):
     top: float | None = None
     """First row, in pixels of the image; None for where `y` says."""
     left: float | None = None
-    """First column, likewise."""
+    """First column, in pixels of the image; None for where `x` says."""
     outside: Outside = "reject"
     """Treatment of a window that is not wholly inside the image."""
 

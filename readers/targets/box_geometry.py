@@ -14,7 +14,7 @@ from readers.sampling.placement import Placement
 Boxes = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative: a box that lies inside must not lose area to rounding."""
+"""Relative: a box that is inside must not lose area to rounding."""
 _THIN = 1e-6
 """Pixels: what is left of a box that ends at the edge of the sample."""
 
@@ -71,7 +71,7 @@ def cut_boxes(
     shape : tuple of int
         (height, width) of the sample.
     min_area : float
-        Pixels of which a box must have this many left.
+        Pixels that a box must have left.
     min_visible : float
         Share of its area that must be left.
 

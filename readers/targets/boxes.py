@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Boxes(Target):
     """Boxes for each image, which take the same crop, resize, flips, rotation and zoom.
 
-    They are cut at the edges of the sample, and those of which too little is left are dropped. A
+    They are cut at the edges of the sample. A box with too little left is dropped. A
     rotated box becomes the smallest upright one that holds its corners, as in torchvision.
 
     A target named ``boxes`` gives three outputs: ``boxes``, float32, shape (batch, max_boxes, 4),

@@ -58,7 +58,7 @@ class Target(Protocol):
             Values of `columns`: str (empty for null), NumPy's scalars, and arrays, shape (n,) or
             (n, k).
         placement : Placement
-            Where the sample lies in the image.
+            Where the sample is in the image.
 
         Returns
         -------

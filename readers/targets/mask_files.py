@@ -120,7 +120,7 @@ def _read_encoded(
             if of_classes and (kind := _lossy_kind(image)) is not None:
                 raise ValueError(
                     f"is a {kind}, whose compression may change values to other classes: store "
-                    "masks as PNG, made anew from their source, or give dtype='float32' if "
+                    "masks as PNG, made again from their source, or give dtype='float32' if "
                     "the values are no classes"
                 )
             if image.mode not in _MODES:

@@ -255,7 +255,7 @@ class Region:
         return size, start
 
     def place(self, array: NDArray[Any]) -> int | None:
-        """Return the first byte of an array that lies here; None for one from elsewhere."""
+        """Return the first byte of an array that is here; None for one from elsewhere."""
         first = address_of(array) - self._address
         return first if self._start <= first < self._end and array.flags.c_contiguous else None
 
@@ -287,7 +287,7 @@ class Writer:
         Raises
         ------
         RuntimeError
-            If it lies in memory that an earlier sample took.
+            If it is in memory that an earlier sample took.
         """
         if not array.nbytes:
             return 0
@@ -298,7 +298,7 @@ class Writer:
             return self._taken[-1][0]
         if not any(start <= first < stop for start, stop in self._taken):
             raise RuntimeError(
-                "an array lies in memory that readers.buffer returned for an earlier sample: a "
+                "an array is in memory that readers.buffer returned for an earlier sample: a "
                 "Reader must ask for memory for each sample, and keep no view of it"
             )
         return first

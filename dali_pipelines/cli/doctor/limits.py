@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dali_pipelines.graph.pipeline import ReaderPipeline
 
 _BUSY = 2.0
-"""Threads and readers for each core up to which nothing is said: readers mostly wait for files."""
+"""Threads and readers for each core that need no comment: readers mostly wait for files."""
 _TOO_MANY = 8.0
 """From here on they mostly take the cores from each other, and each reader costs 20 MB."""
 

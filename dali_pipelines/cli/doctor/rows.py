@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ROWS = 64
 """Rows of files that are read at most, spread over the epoch."""
 _REMOTE_ROWS = 8
-"""Likewise, where the first is a URL."""
+"""Rows that are read at most where the first file is a URL."""
 _SECONDS = 2.0
 
 

@@ -82,7 +82,9 @@ class CutoutFlags:
     ra: str = option(
         Cutouts.ra, "--cutouts: column of right ascension, in degrees or its unit", metavar="COLUMN"
     )
-    dec: str = option(Cutouts.dec, "--cutouts: column of declination, likewise", metavar="COLUMN")
+    dec: str = option(
+        Cutouts.dec, "--cutouts: column of declination, in degrees or its unit", metavar="COLUMN"
+    )
     columns: Mapping[str, str] | None = option(
         None,
         "--cutouts: columns of the catalogue to keep (default: all); NEW=OLD gives a new name",

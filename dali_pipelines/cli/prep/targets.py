@@ -47,7 +47,7 @@ def targets_of(
     whichever HDUs of it an Index names.
 
     Subfolders of a folder, of the folder that a glob begins with, and of the one that holds all
-    rows of an Index come again below `out`. What lies in that is not read.
+    rows of an Index come again below `out`. What is in that is not read.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def unfinished_folder(out: str, *, clean: bool = True) -> Iterator[str]:
     """Yield a hidden folder in `out` for unfinished files; `clean` removes those that are left."""
     handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Who has the lock alone is the only run: what lies there is of one that was killed. Where
+        # Who has the lock alone is the only run: what is there is of one that was killed. Where
         # a file system knows no locks, it stays.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

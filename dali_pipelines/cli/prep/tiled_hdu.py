@@ -83,7 +83,7 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
         return "its BSCALE is 0, which astropy ignores in tables"
     blank = header.get("ZBLANK", header.get("BLANK"))
     if blank is not None and not _is_stored_as(blank, bitpix):
-        return f"its BLANK is no integer that BITPIX {bitpix} can store"
+        return f"its BLANK is not an integer that BITPIX {bitpix} can store"
     tiles = tuple(header.get(f"ZTILE{n + 1}") for n in range(len(axes)))
     done = header.get("ZCMPTYPE") == "RICE_1" and tiles == _tile_shape(axes[::-1], edge)[::-1]
     return "" if done else None

@@ -1,4 +1,4 @@
-"""Copies of FITS files with square RICE_1 tiles, of which a window takes fewer bytes."""
+"""Copies of FITS files with square RICE_1 tiles: a window needs fewer bytes of them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LISTED = 10
 """Files that could not be read which the summary names."""
 _STEADY_STEPS = 10
-"""Steps from which on the first batch does not count in the rates."""
+"""Least steps of a run whose rates leave out the first batch."""
 
 
 def finish(run: Run, status: int) -> int:

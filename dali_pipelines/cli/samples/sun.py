@@ -79,7 +79,7 @@ def aia_frame(number: int) -> tuple[NDArray[np.int16], Header]:
     """Draw frame `number`, which sets channel, time, pointing and noise.
 
     The image has the shape (4096, 4096), int16, in DN, axes (y, x), row 0 at the bottom of the
-    picture, no missing pixels. The centre of the disk lies on CRPIX, its radius is RSUN_OBS.
+    picture, no missing pixels. The centre of the disk is on CRPIX, its radius is RSUN_OBS.
     """
     import numpy as np
 

@@ -113,7 +113,7 @@ def _bad_part(reason: str, parts: Sequence[str]) -> str | None:
 
 
 def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]:
-    """Return lines that say where a sample lies in its image."""
+    """Return lines that say where a sample is in its image."""
     return [
         f"{name} " + " ".join(f"{number:.4g}" for number in batch[name][0].flatten().tolist())
         for name in outputs

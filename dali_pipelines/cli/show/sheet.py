@@ -111,7 +111,7 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
         from matplotlib.patches import Circle
 
         *_, radius = picture.circle
-        # Two colours, of which one can be seen on any picture.
+        # Two colours: one of them can be seen on any picture.
         for color, dashes in (("black", "solid"), ("white", (0, (4, 4)))):
             line = {"edgecolor": color, "linestyle": dashes, "linewidth": 0.8, "fill": False}
             axes.add_patch(Circle(picture.circle[:2], radius, **line))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 _AT_ONCE = 128
-"""Rows for which a worker starts a pipeline."""
+"""Rows of one pipeline of a worker."""
 
 
 @dataclass(slots=True)

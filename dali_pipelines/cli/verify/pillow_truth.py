@@ -24,7 +24,7 @@ _GREY_LEVELS = 2
 def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
     """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
 
-    The window lies in the image as displayed. The HDU is for FITS alone.
+    The window is in the image as displayed. The HDU is for FITS alone.
     """
     truth = Truth(decoder="Pillow")
     with warnings.catch_warnings():

@@ -52,7 +52,7 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
 def to_gpu(node: Any) -> Any:
     """Copy a node's data to the GPU, if they are not there.
 
-    What readers send lies in pageable memory, from which a copy to the GPU is slow and blocks.
+    What readers send is in pageable memory, from which a copy to the GPU is slow and blocks.
     DALI pins the memory of what an operator on the CPU hands to one on the GPU, so such an operator
     copies it first (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
     """

@@ -53,7 +53,7 @@ class Chance:
         Raises
         ------
         ValueError
-            If `p` is no probability. It is the same for all samples: compare `uniform` with a
+            If `p` is not a probability. It is the same for all samples: compare `uniform` with a
             DataNode for others.
         """
         check_number("p", p, 0, 1)

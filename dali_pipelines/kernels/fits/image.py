@@ -195,7 +195,7 @@ def _load_int16(pixels, address):  # type: ignore[no-untyped-def]
 
 @njit
 def _load_shuffled_int16(pixels, address, pitch):  # type: ignore[no-untyped-def]
-    """Load values of 2 bytes that are `pitch` bytes apart, likewise."""
+    """Load values of 2 bytes that are `pitch` bytes apart, in a loop that is vectors."""
     first = array_at(address, pixels.size, np.int8)
     second = array_at(address + pitch, pixels.size, np.uint8)
     for i in range(pixels.size):

@@ -46,7 +46,7 @@ _HIGHEST_SHORT = 10
 _FEW_LONG = LANES // 4
 """Tiles with higher codes that are better read one by one than all of them as long."""
 _FEWEST = LANES // 8
-"""Tiles from which on vectors take less time than one tile after the other."""
+"""Least number of tiles for which vectors are faster than one tile after the other."""
 
 
 @njit

@@ -17,7 +17,7 @@ _HOW = re.compile(
     rb"|PCOUNT|GCOUNT|CMPTYPE|MASKCMP|BITPIX|NAXIS\d*|TILE\d*|NAME\d*|VAL\d*|QUANTIZ|BLANK|SCALE"
     rb"|ZERO)) *"
 )
-"""Keywords by which astropy turns the table into an image."""
+"""Keywords with which astropy turns the table into an image."""
 _OF_TABLE = re.compile(
     r"SIMPLE|XTENSION|BITPIX|NAXIS\d*|PCOUNT|GCOUNT|GROUPS|EXTEND|BLOCKED|BSCALE|BZERO|BLANK|THEAP"
     r"|TFIELDS|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO|DISP|BCOL|DIM|CTYP|CUNI|CRPX|CRVL|CDLT|RPOS)\d*"
@@ -71,7 +71,7 @@ def table_facts(cards: Cards) -> TableFacts:
     Raises
     ------
     Unusual
-        If astropy rejects it, or it is no image for it.
+        If astropy rejects it, or it is not an image for it.
     """
     for name in _EACH_FILE:
         if name in cards and cards.fact(name) is None:

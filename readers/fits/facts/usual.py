@@ -30,7 +30,7 @@ class UsualHdu:
     """Shape of its image, in NumPy's order; empty if it holds none."""
     bitpix: int = 0
     codec: str | None = None
-    """The tile compression; None if it is no table."""
+    """The tile compression; None if it is not a table."""
     without: bytes = b""
     """Name of a card that astropy leaves out."""
 

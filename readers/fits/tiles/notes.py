@@ -46,7 +46,7 @@ _NEAR = 4096
 _MOST_STEPS = 4096
 """Steps, one byte each, that are noted of a file."""
 _MOST_STEPS_OF_ROWS = 256
-"""The same where tiles are as wide as the image: all that a window needs lies together."""
+"""The same where tiles are as wide as the image: all that a window needs is together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class TileTable:
         for start in starts:
             if start + nbytes > end:
                 raise ValueError(
-                    f"the table of tiles lies outside the file: {nbytes} bytes from {start}, "
+                    f"the table of tiles is outside the file: {nbytes} bytes from {start}, "
                     f"the file ends at {end}"
                 )
         place.read_many([(start, row.data) for start, row in zip(starts, found, strict=True)])
@@ -140,7 +140,7 @@ class TileTable:
         Raises
         ------
         ValueError
-            If a tile lies outside the heap or the file.
+            If a tile is outside the heap or the file.
         """
         column = self.columns[name]
         found = column.of_rows(rows, 2).astype(np.int64)
@@ -152,7 +152,7 @@ class TileTable:
         if wrong.any():
             tile = int(np.flatnonzero(wrong)[0])
             raise ValueError(
-                f"a tile lies outside the file: {lengths[tile]} bytes from {offsets[tile]}, "
+                f"a tile is outside the file: {lengths[tile]} bytes from {offsets[tile]}, "
                 f"expected between {start} and {end}"
             )
         return lengths, offsets

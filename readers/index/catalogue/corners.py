@@ -14,9 +14,9 @@ class Corners(NamedTuple):
     """First row and column of windows in images, and what becomes of them; shape (n,) each."""
 
     y: NDArray[np.int64] | NDArray[np.float64]
-    """First row, counted from 0, also where it lies outside; exact with `subpixel`."""
+    """First row, counted from 0, also where it is outside; exact with `subpixel`."""
     x: NDArray[np.int64] | NDArray[np.float64]
-    """First column, likewise."""
+    """First column, as `y`."""
     overlaps: NDArray[np.bool_]
     """Whether the window shows a part of the image."""
     kept: NDArray[np.bool_]

@@ -156,7 +156,9 @@ class Cutouts:
         """Return why an object that is on no image is not."""
         why = np.full(len(has_position), _ON_NONE, object)
         if names is not None:
-            why[~np.isin(names.groups, names.of_images)] = "of a file or HDU that is no image here"
+            why[~np.isin(names.groups, names.of_images)] = (
+                "of a file or HDU that is not an image here"
+            )
             left_out = names.of_images[list(pairs.bad)]
             why[np.isin(names.groups, left_out)] = "on an image that is left out"
         why[~has_position] = "without a position"
@@ -199,7 +201,7 @@ def _kept_columns(
 
 
 def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:
-    """Return the rows of the pairs that are kept, of which there must be some."""
+    """Return the rows of the pairs that are kept; there must be some."""
     import pyarrow as pa
 
     made = np.flatnonzero(corners.kept)

@@ -30,7 +30,7 @@ def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
     OSError
         If it cannot be opened.
     ValueError
-        If it is no catalogue, or a URL.
+        If it is not a catalogue, or a URL.
     """
     check_local(path)
     name = path.lower()

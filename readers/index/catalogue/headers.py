@@ -157,7 +157,7 @@ def _celestial(header: Any, hdus: Any) -> WCS | None:
     """Return the sky coordinates of a header, None if it has no CTYPE; ValueError for others."""
     from astropy.wcs import WCS
 
-    for key in _REFERENCE:  # astropy takes what is no number for 0
+    for key in _REFERENCE:  # astropy takes what is not a number for 0
         if not isinstance(header.get(key, 0), int | float):
             raise ValueError(f"{key} of its header is {header[key]!r}, expected a number")
     wcs = WCS(header, hdus)

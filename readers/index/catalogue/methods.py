@@ -104,7 +104,7 @@ class IndexCutouts(IndexSources):
         KeyError
             If the catalogue lacks a column; it lists those that exist.
         TypeError
-            If it is no table, or a column to keep is of a kind that an Index cannot hold.
+            If it is not a table, or a column to keep is of a kind that an Index cannot hold.
         ValueError
             If no row is left, positions are no numbers, a column would be there twice, or names of
             images are ambiguous.
@@ -166,8 +166,8 @@ class IndexCutouts(IndexSources):
             Column of times of the Index; that of `group` is ``time``.
         catalogue_time : str
             Column of times of the table, in UTC; astropy's Time is converted to it. Text is ISO
-            8601 in UTC, or ends with ``_TAI``; empty text is no time. A leap second counts as the
-            second after it. Columns of FITS tables are times as astropy writes them, in pairs
+            8601 in UTC, or ends with ``_TAI``; empty text is not a time. A leap second counts as
+            the second after it. Columns of FITS tables are times as astropy writes them, in pairs
             of Julian dates; numbers that count from MJDREF are not.
         columns : sequence of str, or mapping of str to str, optional
             Columns of the table to take, by default all but its times. A mapping gives them other
@@ -189,7 +189,7 @@ class IndexCutouts(IndexSources):
         TypeError
             If a column does not hold times, or one to take is of a kind that an Index cannot hold.
         ValueError
-            If the tolerance is no duration, a column would be there twice, or say what rows read
+            If the tolerance is not a duration, a column would be there twice, or say what rows read
             (``hdu``, ``plane``, text in ``path_...``), or a time of the table is none, or not from
             1678 to 2261.
 

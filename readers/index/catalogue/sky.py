@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FRAMES = ("icrs", "fk5", "fk4", "galactic")
 _GRID = 9
-"""Points along each axis of an image by which its footprint is found."""
+"""Points along each axis of an image to find its footprint with."""
 _WHOLE_SKY = 2.1
 """More than the length of any chord of the unit sphere."""
 _KEPT_FRAMES = 4
@@ -33,7 +33,7 @@ class Cone(NamedTuple):
     chord: float
     """Radius, as the length of a chord of the unit sphere."""
     pixel: float
-    """Shortest side of a pixel, likewise."""
+    """Shortest side of a pixel, as the length of a chord, too."""
 
 
 def unit_vectors(lon: NDArray[np.float64], lat: NDArray[np.float64]) -> NDArray[np.float64]:

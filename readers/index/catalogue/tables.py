@@ -76,7 +76,7 @@ class Objects:
         return set(names) <= set(self.names)
 
     def check(self, names: Sequence[str]) -> None:
-        """Raise KeyError for the first name that is no column; it lists those that exist."""
+        """Raise KeyError for the first name that is not a column; it lists those that exist."""
         for name in names:
             if name not in self.names:
                 meant = did_you_mean(name, self.names)

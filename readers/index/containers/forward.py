@@ -1,4 +1,4 @@
-"""Read a container from begin to end by few requests, without what lies between its entries."""
+"""Read a container from begin to end by few requests, without what is between its entries."""
 
 from __future__ import annotations
 

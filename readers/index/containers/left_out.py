@@ -23,7 +23,7 @@ class LeftOut:
     """Each that cannot be read, and why."""
 
     def add(self, reason: str, example: str, count: int = 1) -> None:
-        """Count `count` entries, of which `example` is the first."""
+        """Count `count` entries; `example` is the first of them."""
         known, first = self.counts.get(reason, (0, example))
         self.counts[reason] = known + count, first
 

@@ -73,7 +73,7 @@ class IndexContainers(IndexSources):
         Where wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place
         of the headers of the tar, after some of these have been compared. The log counts what is
         left out: samples without an image, those with a text that is not UTF-8 or not JSON, what
-        lies behind the damage of a tar, and members that are neither images nor texts. Links to
+        is behind the damage of a tar, and members that are neither images nor texts. Links to
         other members are samples or columns like these; the log counts those to what is not in the
         tar.
         """

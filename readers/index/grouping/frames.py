@@ -53,7 +53,7 @@ class Offset(NamedTuple):
 
     @classmethod
     def of(cls, offset: Any) -> Offset:
-        """Convert seconds, text or a Quantity; ValueError if it is no duration."""
+        """Convert seconds, text or a Quantity; ValueError if it is not a duration."""
         from astropy import units
 
         found = nanoseconds("offsets", offset, signed=True)
@@ -68,7 +68,7 @@ def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
     Raises
     ------
     ValueError
-        If one is no duration, there is none, or two are too close, so that one file could be at
+        If one is not a duration, there is none, or two are too close, so that one file could be at
         both.
     """
     try:

@@ -103,7 +103,7 @@ def whole(path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError for a name that is not UTF-8, or a URL of which no objects can be read."""
+    """Raise ValueError for a name that is not UTF-8, or a URL that objects cannot be read from."""
     if is_url(path):
         check_url(path)
     if not path.isascii():
@@ -115,7 +115,7 @@ def check_path(path: str) -> None:
 
 
 def check_urls(urls: pa.ChunkedArray) -> None:
-    """Raise ValueError for the first URL of which no objects can be read, or with a password."""
+    """Raise ValueError for the first URL that objects cannot be read from, or with a password."""
     import pyarrow.compute as pc
 
     ordinary = pc.match_substring_regex(urls, ORDINARY)

@@ -85,9 +85,9 @@ class IndexRows(IndexSources):
         ModuleNotFoundError
             If DuckDB is not installed; it is in the extra ``cli``.
         TypeError
-            If the condition is no text, but e.g. a mask.
+            If the condition is not text, but e.g. a mask.
         ValueError
-            If it is no such expression, is neither true nor false, no row matches, or names of
+            If it is not such an expression, is neither true nor false, no row matches, or names of
             columns differ only in case. Or if it uses what may give other rows each time: a sample,
             a function such as ``random`` or ``today``, or a table function.
         """
@@ -277,7 +277,7 @@ class IndexRows(IndexSources):
         Raises
         ------
         TypeError
-            If the name is no text.
+            If the name is not text.
         ValueError
             If they are not one value for each row, all of one type, or the name is empty.
 

@@ -112,7 +112,7 @@ def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np
 
 
 def usual_column(names: Collection[str]) -> str:
-    """Return the column by which rows are split if none is named."""
+    """Return the column for a split that names none."""
     return "key" if {"key", "offset"} <= set(names) else "path"
 
 

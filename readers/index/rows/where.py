@@ -52,9 +52,9 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     ModuleNotFoundError
         If DuckDB is not installed.
     TypeError
-        If the condition is no text.
+        If the condition is not text.
     ValueError
-        If the condition is no such expression, is neither true nor false, or uses what may give
+        If the condition is not such an expression, is neither true nor false, or uses what may give
         other rows each time; or if names of columns differ only in case. It begins with "where".
     """
     import duckdb
@@ -120,7 +120,7 @@ def _readable(
 def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.DataType]) -> str:
     # With the names that it proposes, but without the query and long lists of functions.
     reason = re.split(r"\n[\n\t]", str(error))[0]
-    if "Candidate bindings" not in reason:  # of a name that is no column: some that are like it
+    if "Candidate bindings" not in reason:  # of a name that is not a column: some that are like it
         return reason
     unread = ", ".join(f"{name} of {kind}" for name, kind in others.items())
     return (

@@ -1,7 +1,7 @@
 """Cut a region of MCUs (minimum coded units) out of a JPEG file: a smaller JPEG of the same pixels.
 
 A JPEG file does not store where its rows and columns begin, so a decoder must decode everything
-above a window, and DALI's also all that lies beside it. To pass over the codes takes a quarter of
+above a window, and DALI's also all that is beside it. To pass over the codes takes a quarter of
 the time that it takes to decode them. The bits of the MCUs that a window needs are copied as they
 are, but for the first DC coefficients of each row: these are coded as differences from the MCU
 before (ITU-T T.81, F.1.2.1), which is another one in the cut.
@@ -71,7 +71,7 @@ def cut_rows(
 
 
 class _Bits(NamedTuple):
-    """Bits of which a region is cut out."""
+    """Bits to cut a region out of."""
 
     words: NDArray[np.uint64]
     start: int

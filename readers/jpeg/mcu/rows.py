@@ -66,7 +66,7 @@ class McuRows:
         return cls(file_nbytes, header_nbytes, header_crc, starts, predictions, crcs)
 
     def is_of(self, header: bytes, file_nbytes: int) -> bool:
-        """Return whether a file is still the one in which the rows were found."""
+        """Return whether a file is still the one whose rows were found."""
         return self.file_nbytes == file_nbytes and self.header_crc == isal_zlib.crc32(header)
 
     def byte_range(self, first: int, last: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Pass over MCUs in entropy-coded data, of which only the lengths of codes and DC are decoded."""
+"""Pass over MCUs in entropy-coded data. Only the lengths of codes and DC are decoded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_rows(words, end, layout, entries, canonical, num_columns, starts, predi
 
 @njit
 def cut(words, span, layout, entries, canonical, written, dc, num_columns, region, found):  # type: ignore[no-untyped-def]
-    """Copy a region of MCUs, with the first DC of each of its rows coded anew.
+    """Copy a region of MCUs, with the first DC of each of its rows coded again.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
     before, to = np.zeros_like(dc), np.uint64(0)
     blocks = len(layout)
     passed = above * num_columns + left
-    if columns == num_columns:  # as one row, since no DC but the first is coded anew
+    if columns == num_columns:  # as one row, since no DC but the first is coded again
         rows, columns = 1, rows * columns
     for _ in range(rows):
         at = _pass_blocks(words, at, end, 0, passed * blocks, layout, entries, canonical, dc)

@@ -34,7 +34,7 @@ _Piece: TypeAlias = tuple[int, memoryview]
 _PATIENCE_S = 60
 """Seconds to wait for another's request for the same bytes, which is then made twice."""
 _PAUSE_S = 60
-"""Seconds in which nothing is stored after the disk was full, or has failed."""
+"""Seconds without storing, after the disk was full or has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class DiskCache:
 
     @contextmanager
     def _alone(self, whole: CachedObject, gaps: Sequence[_Piece]) -> Iterator[None]:
-        """Keep others from fetching what lies between the first gap and the last."""
+        """Keep others from fetching what is between the first gap and the last."""
         start = min(first for first, _ in gaps)
         [(start, stop)] = whole.runs([(start, max(first + len(part) for first, part in gaps))])
         at = 1 + whole.lock_base() + start
@@ -247,7 +247,7 @@ def _fetched(fetch: Fetch, runs: list[tuple[int, int]]) -> list[_Piece]:
 
 
 def _copy(found: Sequence[_Piece], pieces: Sequence[_Piece]) -> None:
-    """Fill buffers from sorted runs, in which they lie."""
+    """Fill buffers from the sorted runs that contain them."""
     starts = [start for start, _ in found]
     for start, buffer in pieces:
         first, data = found[bisect.bisect_right(starts, start) - 1]

@@ -1,4 +1,4 @@
-"""The folder of a cache: its mark, by which it is told from folders with files of the user."""
+"""The folder of a cache: its mark tells it from folders with files of the user."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A file has a counter for each of 256 shelves, which are 16 folders each. It is c
 in which the file of the new segment is made at its full length, so that to list a shelf is to know
 what it uses. Where there is no room, shelves are listed in turn, which corrects their counters, and
 some of their segments are evicted. The name of the file has the boot of the machine: after a power
-cut all is counted anew.
+cut all is counted again.
 """
 
 from __future__ import annotations

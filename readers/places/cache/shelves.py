@@ -48,7 +48,7 @@ def listed(root: str, shelf: int) -> list[Listed]:
 
 
 def to_evict(sample: list[Listed]) -> list[Listed]:
-    """Return whole segments in the order in which they are evicted.
+    """Return whole segments in the order of eviction.
 
     An epoch uses each row once, so what was used last is needed last. Hence nine in ten are the
     newest of those that were never read again. Where the cache holds half of the rows, 43 % of

@@ -1,7 +1,7 @@
 """Keys and values of LMDB files, found in their pages.
 
 The format is that of LMDB 0.9 on little-endian machines of 64 bits (its mdb.c, "Page Handling"). A
-large value lies in pages of its own, a small one in the page of its key: both are spans of the
+large value is in pages of its own, a small one in the page of its key: both are spans of the
 file, so that nothing but this has to know of pages.
 """
 
@@ -46,7 +46,7 @@ class Pages:
     Raises
     ------
     ValueError
-        If it is no such file.
+        If it is not such a file.
     """
 
     def __init__(self, place: Place) -> None:

@@ -81,7 +81,7 @@ def _image(place: Place, span: Span, head: bytes) -> _Image | None:
 
 
 def _datum(place: Place, span: Span, head: bytes) -> list[Field]:
-    """Return the fields of a Datum, of which no more is read than what is around its data."""
+    """Return the fields of a Datum. Only what is around its data is read."""
     found = []
     for field in fields(head, 0, span.nbytes):
         found.append(field)

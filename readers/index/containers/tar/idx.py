@@ -1,4 +1,4 @@
-"""Index files of tars that NVIDIA's wds2idx writes: where each member lies."""
+"""Index files of tars that NVIDIA's wds2idx writes: where each member is."""
 
 from __future__ import annotations
 

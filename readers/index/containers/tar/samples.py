@@ -78,7 +78,7 @@ def tar_table(
     Raises
     ------
     ValueError
-        If it is no tar, or two members have one name.
+        If it is not a tar, or two members have one name.
     """
     reader = ForwardReader(place)
     found = listed_members(reader, *idx) if idx else None

@@ -30,7 +30,7 @@ class Feature(NamedTuple):
 
 
 def features(message: bytes) -> Iterator[tuple[str, Field]]:
-    """Yield the names of the features of an Example, and where each lies; ValueError if damaged."""
+    """Yield the names of the features of an Example, and where each is; ValueError if damaged."""
     for part in fields(message, 0, len(message)):
         if part.number != _FIRST:
             continue

@@ -148,7 +148,7 @@ class _Values:
     """Values of a feature in all rows."""
 
     by_row: dict[int, list[Any]] = field(default_factory=dict)
-    """Numbers, texts, and spans of what is no text."""
+    """Numbers, texts, and spans of what is not text."""
 
     def add(self, row: int, feature: Feature, message: bytes, start: int) -> None:
         """Add the values of a row, whose message begins at `start`."""
