@@ -1,6 +1,6 @@
 """What Readers say of objects that cannot be read, and that they get over what passes.
 
-The store is real, and a proxy before it does the harm. Not here: what the cache does then.
+The store is real, and a proxy before it does the harm.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from servers.proxy import AUTHORITY, Fault, Proxy
 from servers.weed import ACCESS_KEY, OPEN, SECRET_KEY, Weed
 
 from readers import NpyReader, ReadError, Row, Window
+from readers.places.cache.disk import DiskCache
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
@@ -259,6 +260,17 @@ def test_an_object_that_changed_since_it_was_indexed(remote: Remote) -> None:
     remote.write(row, encoded(IMAGE + 1))
     rejected(noted, "changed since it was indexed.*make the Index")
     np.testing.assert_array_equal(read(row), crop(IMAGE + 1))
+
+
+def test_an_object_that_was_replaced_does_not_come_from_the_cache(
+    remote: Remote, tmp_path: Path
+) -> None:
+    row = remote.row()
+    assert row.places is not None
+    row = replace(row, places=replace(row.places, cache=DiskCache(str(tmp_path), 1 << 26)))
+    for image in (IMAGE, IMAGE, IMAGE + 1, IMAGE + 1):
+        remote.write(row, encoded(image))
+        np.testing.assert_array_equal(read(row), crop(image))
 
 
 @pytest.mark.parametrize("is_checked", [True, False])
