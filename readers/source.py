@@ -288,7 +288,7 @@ class Source(Geometry):
             raise ReadError(row.name, str(error), row=number) from error
         except Exception as error:
             # DALI must not get exceptions from bugs in a Reader either; the reason names the type.
-            # Not by str(error), which may raise, too.
+            # Without str(error), which may raise, too.
             reason = "".join(traceback.format_exception_only(error)).strip()
             raise ReadError(row.name, reason, row=number) from error
         report.input_bytes += sample.input_bytes

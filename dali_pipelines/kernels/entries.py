@@ -41,12 +41,16 @@ class Entry(NamedTuple):
 
 
 def _compiled_once(make: Callable[..., Entry]) -> Any:
-    """Return a function that makes each entry once, by one process at a time."""
+    """Return a function that makes each entry once.
+
+    Processes take turns: numba may mix up the code of two types of a function that are saved at the
+    same time.
+    """
 
     @cache
     @wraps(make)
     def made(*arguments: str) -> Entry:
-        with one_compiles("_".join((make.__name__, *arguments))):
+        with one_compiles("kernels"):
             return make(*arguments)
 
     return made

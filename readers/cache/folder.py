@@ -16,16 +16,22 @@ def cache_folder() -> Path:
     If that is not writable, e.g. in a container that runs as another user, return a folder for this
     user alone in the one for temporary files. The first may not exist yet.
     """
-    try:
-        folder = user_cache_path("dali-pipelines")
-    except RuntimeError:  # no HOME, and a user that the system does not know
-        folder = Path("/.cache/dali-pipelines")
+    folder = user_folder()
     return folder if _is_writable(folder) else _temporary() or folder
+
+
+def user_folder() -> Path:
+    """Return this project's folder in the user's cache, writable or not."""
+    try:
+        return user_cache_path("dali-pipelines")
+    except RuntimeError:  # no HOME, and a user that the system does not know
+        return Path("/.cache/dali-pipelines")
 
 
 def _is_writable(folder: Path) -> bool:
     """Return whether this process can write to a folder, or create it."""
-    while not folder.exists() and folder != folder.parent:
+    # Not by Path.exists(), which raises where a folder may not be searched.
+    while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)
 

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property, partial
@@ -18,9 +19,12 @@ from multiprocessing import current_process, parent_process
 from pathlib import Path
 from typing import Any
 
-from readers.cache.folder import cache_folder
+from readers.cache.folder import cache_folder, user_folder
 
 logger = logging.getLogger(__name__)
+
+_SETTING = threading.RLock()
+"""For numba's setting of the folder, which is one for all threads."""
 
 
 def source_hash(files: Iterable[Path]) -> str:
@@ -66,31 +70,35 @@ class Jit:
     ) -> Any:
         """Return ``decorator(cache=True)(function)``, with its code in the folder of the sources.
 
-        Where no folder can be written, each process compiles for itself.
+        `config` has the settings of numba, or of numba-cuda, which has its own. Where no folder can
+        be written, each process compiles for itself.
         """
         if self.folder is None:
             return decorator()(function)
-        given, config.CACHE_DIR = config.CACHE_DIR, str(self.folder)
-        try:
-            return decorator(cache=True)(function)
-        finally:
-            config.CACHE_DIR = given
+        with _SETTING:
+            given, config.CACHE_DIR = config.CACHE_DIR, str(self.folder)
+            try:
+                return decorator(cache=True)(function)
+            finally:
+                config.CACHE_DIR = given
 
     @cached_property
     def folder(self) -> Path | None:
         """Folder of the code: in NUMBA_CACHE_DIR, or else in the user's cache; None for nowhere."""
-        given = os.environ.get("NUMBA_CACHE_DIR")
         own = cache_folder() / "numba" / self.source_hash
-        if given and _is_writable(folder := Path(given) / self.source_hash):
-            return folder
-        if found := bool(given) and folder.is_dir():
-            _copy(folder, own)  # numba reads no folder that it cannot write, as of a container
-        if _is_writable(own):
-            if own.is_relative_to(tempfile.gettempdir()) and not found:
-                _warn(f"compiled kernels are kept in {own} for now")
-            return own
-        _warn("each process compiles its kernels again, for 10 s: nowhere can be written")
-        return None
+        found = False
+        if given := os.environ.get("NUMBA_CACHE_DIR"):
+            shared = Path(given).absolute() / self.source_hash
+            if _is_writable(shared):
+                return shared
+            if found := os.path.isdir(shared):
+                _copy(shared, own)  # numba reads no folder that it cannot write
+        if not _is_writable(own):
+            _warn("each process compiles its kernels again, for 10 s: nowhere can be written")
+            return None
+        if (given or cache_folder() != user_folder()) and not found:
+            _warn(f"compiled kernels are kept in {own} for now")
+        return own
 
 
 def _is_writable(folder: Path) -> bool:
@@ -103,7 +111,7 @@ def _is_writable(folder: Path) -> bool:
 
 def _copy(folder: Path, target: Path) -> None:
     """Copy a folder unless that was done; other processes may do it at the same time."""
-    if target.is_dir():
+    if os.path.isdir(target):
         return
     with suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from readers.cache.folder import cache_folder
 from readers.cache.locks import locked
 
-_COMPILED_BY_S = 60.0
+_COMPILED_BY_S = 300.0
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _TOO_MANY = 8.0
 _FILES_ELSEWHERE = 64
 """Libraries, terminal, fork server, what shards share with readers, and what the script opens."""
 _FILES_A_READER = 3
-"""By which its end is seen: two pipes, and a pidfd unless a fork server started it."""
+"""Descriptors that tell its end: two pipes, and a pidfd unless a fork server started it."""
 
 
 def settings(job: Job) -> Finding:

@@ -17,16 +17,12 @@ interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar
 
 from dali_pipelines.cli.errors import command, count
 from dali_pipelines.cli.options import option, parse
-from dali_pipelines.cli.shared_flags import ProcessFlags
-from dali_pipelines.parallel.task_map import process_map
 
 _ENTRIES = "dali_pipelines.kernels.entries:"
 KERNELS = {
@@ -50,10 +46,8 @@ KERNELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarmConfig(ProcessFlags):
+class WarmConfig:
     """Flags of `warm`."""
-
-    GROUPS: ClassVar[Mapping[str, str]] = {"kernels": "pipeline", "processes": "num_processes"}
 
     pipeline: tuple[str, ...] | None = option(
         None,
@@ -73,10 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if JIT.folder is None:
         return 1  # which was logged
     names = {name for pipeline in config.pipeline or KERNELS for name in KERNELS[pipeline]}
-    # The longest first.
-    in_order = sorted(names, key=lambda name: ("decode" not in name, "warp" not in name, name))
-    with closing(process_map(_compile, zip(in_order), config.num_processes)) as failures:
-        messages = [message for message in failures if message]
+    messages = [message for message in map(_compile, sorted(names)) if message]
     print(*messages, sep="\n", end="\n" * bool(messages), file=sys.stderr)
     if not messages:
         print(f"{count(len(names), 'kernel')} compiled, and kept in {JIT.folder.parent}.")

@@ -145,6 +145,7 @@ class ReaderPool:
         if self.readers is not None:
             self.readers.close()
             self.readers.processes.clear()
+            self.readers.exits.clear()
             self._map = None
 
     def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:

@@ -48,10 +48,11 @@ class _Exit:
 
     def __init__(self, process: BaseProcess) -> None:
         self._fd = process.sentinel
-        # That of a child of this process is a pipe, of which children of its own have the other
-        # end, too; that of a fork server's is not.
+        # A sentinel is a pipe. Children of a reader inherit its other end, unless a fork server
+        # started the reader.
         if getattr(process, "_start_method", None) != "forkserver" and process.pid is not None:
-            with suppress(ProcessLookupError):  # it has ended, and SIGCHLD is ignored
+            # It has ended, and SIGCHLD is ignored; too many open files; no such call here.
+            with suppress(OSError, AttributeError):
                 self._fd = os.pidfd_open(process.pid)
                 weakref.finalize(self, os.close, self._fd).atexit = False
 

@@ -130,8 +130,9 @@ def split_rows(
     table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks | None, seed: int
 ) -> dict[str, NDArray[np.int64]]:
     """Return the rows of each part, see `readers.index.table.Index.split`."""
-    if by is None and (by := usual_column(table.column_names)) == "key":
-        table = _with_keys_of_files(table)
+    if by is None:
+        by = usual_column(table.column_names)
+        table = _with_keys_of_files(table) if by == "key" else table
     bounds, seed = bounds_of(fractions), seed_of(seed)
     check_column(by, table.column_names)
     if isinstance(by, TimeBlocks):

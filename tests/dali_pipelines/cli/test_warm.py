@@ -52,7 +52,7 @@ def test_what_fails_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(KERNELS, "augment", (f"{entries.__name__}:no_entry",))
-    assert main(["warm", "--pipeline", "augment", "--num_processes=1"]) == 1
+    assert main(["warm", "--pipeline", "augment"]) == 1
     out, err = capfd.readouterr()
     assert out == ""
     assert "no_entry" in err
