@@ -19,12 +19,11 @@ from dali_pipelines.kernels.augment.erase import choose_part
 from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
 from dali_pipelines.kernels.bits import load_int64, store_int64
 from dali_pipelines.kernels.fits.image import decode_image
-from dali_pipelines.kernels.jit import cfunc, njit
+from dali_pipelines.kernels.jit import JIT, cfunc, njit
 from dali_pipelines.kernels.resample.nearest import nearest
 from dali_pipelines.kernels.resample.resize import resize
 from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
 from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
-from readers.cache.once import one_compiles
 
 _AT = types.uint64
 _RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)
@@ -41,16 +40,12 @@ class Entry(NamedTuple):
 
 
 def _compiled_once(make: Callable[..., Entry]) -> Any:
-    """Return a function that makes each entry once.
-
-    Processes take turns: numba may mix up the code of two types of a function that are saved at the
-    same time.
-    """
+    """Return a function that makes each entry once, while no other process compiles."""
 
     @cache
     @wraps(make)
     def made(*arguments: str) -> Entry:
-        with one_compiles("kernels"):
+        with JIT.turn():
             return make(*arguments)
 
     return made

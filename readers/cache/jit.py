@@ -1,7 +1,7 @@
-"""numba's decorators, whose code is cached on disk in a folder that is named by its sources.
+"""numba's decorators, with a cache on disk in a folder whose name is a hash of the sources.
 
-numba's own check is for changes of a function's file: after one in another file, of a function that
-is called, it would use the old code.
+numba alone notices a change in the file of a function, but not in the files of functions that it
+calls: it would go on with the old code.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from multiprocessing import current_process, parent_process
 from pathlib import Path
 from typing import Any
 
 from readers.cache.folder import cache_folder, user_folder
+from readers.cache.locks import locked
 
 logger = logging.getLogger(__name__)
 
+_COMPILED_BY_S = 300.0
+"""After this time a process that waits for another one, which may have been stopped, compiles."""
 _SETTING = threading.RLock()
-"""For numba's setting of the folder, which is one for all threads."""
+"""Held while numba's setting of the folder, which all threads share, is ours."""
 
 
 def source_hash(files: Iterable[Path]) -> str:
@@ -82,9 +85,22 @@ class Jit:
             finally:
                 config.CACHE_DIR = given
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until no other process compiles in the folder.
+
+        Readers start at the same time, and would all compile the same. And numba may mix up the
+        code of two types of a function that are saved at the same time.
+        """
+        with ExitStack() as stack:
+            if self.folder is not None:
+                with suppress(OSError):  # without the lock each compiles for itself
+                    stack.enter_context(locked(str(self.folder / "lock"), 0, 1, _COMPILED_BY_S))
+            yield
+
     @cached_property
     def folder(self) -> Path | None:
-        """Folder of the code: in NUMBA_CACHE_DIR, or else in the user's cache; None for nowhere."""
+        """In NUMBA_CACHE_DIR, or else in the user's cache; None if neither can be written."""
         own = cache_folder() / "numba" / self.source_hash
         found = False
         if given := os.environ.get("NUMBA_CACHE_DIR"):
@@ -94,7 +110,7 @@ class Jit:
             if found := os.path.isdir(shared):
                 _copy(shared, own)  # numba reads no folder that it cannot write
         if not _is_writable(own):
-            _warn("each process compiles its kernels again, for 10 s: nowhere can be written")
+            _warn("each process compiles its kernels again, for 10 to 20 s: nowhere can be written")
             return None
         if (given or cache_folder() != user_folder()) and not found:
             _warn(f"compiled kernels are kept in {own} for now")

@@ -168,7 +168,7 @@ def kernel_cache(job: Job) -> Finding:
         )
     if any(folder.rglob("*.nbi")):
         return ok(f"kernel cache: {folder}, in use")
-    return note(f"kernel cache: {folder} has no kernels yet, the first start takes 10 s longer")
+    return note(f"kernel cache: {folder} is empty, the first start takes 10 to 20 s longer")
 
 
 def _gpu_extra(job: Job) -> str:

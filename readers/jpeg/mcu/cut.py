@@ -17,10 +17,10 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from readers.cache.once import one_compiles
 from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu.bits import bytes_of, is_end, unstuffed
 from readers.jpeg.mcu.codes import codes_of
+from readers.jpeg.mcu.jit import JIT
 from readers.jpeg.mcu.region import Region
 from readers.jpeg.mcu.rows import McuRows
 from readers.jpeg.mcu.scan import cut
@@ -103,6 +103,6 @@ def _cut(header_bytes: bytes, header: JpegHeader, region: Region, bits: _Bits) -
 @cache
 def compile_once() -> None:
     """Compile, or wait for another process that does."""
-    with one_compiles("jpeg"):
+    with JIT.turn():
         tiny = simplejpeg.encode_jpeg(np.zeros((8, 8, 1), np.uint8), colorspace="GRAY")
         _cut_file(tiny, JpegHeader.parse(tiny), Region(0, 1, 0, 1))

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.cache.once import one_compiles
 from readers.fits.tiles.hcompress.codes import PADDING, peek
-from readers.fits.tiles.hcompress.jit import njit
+from readers.fits.tiles.hcompress.jit import JIT, njit
 from readers.fits.tiles.hcompress.quadtree import halved, read_quadrant
 from readers.fits.tiles.hcompress.signs import read_signs
 from readers.fits.tiles.hcompress.transform import invert
@@ -147,7 +146,7 @@ def read_coefficients(words, end, planes, scale, total, magnitudes, codes, nodes
 def _compile_once(is_wide: bool, smooth: bool) -> None:
     """Compile for a type, or wait for another process that does."""
     change = 1 if smooth else None
-    with one_compiles("hcompress"):
+    with JIT.turn():
         _decoded(np.zeros(1, np.uint8), _Tile(2, 2, 1, 0, [0, 0, 0], change, is_wide))
 
 

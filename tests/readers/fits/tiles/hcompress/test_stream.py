@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from readers.cache.locks import locked
 from readers.fits.tiles.hcompress import stream
 from readers.fits.tiles.hcompress.codes import PADDING
+from readers.fits.tiles.hcompress.jit import JIT
 from readers.fits.tiles.hcompress.stream import decode_tile, read_coefficients
 from readers.fits.tiles.hcompress.transform import invert
 
@@ -175,7 +176,7 @@ def test_readers_that_start_together_compile_once(
 ) -> None:
     """Who finds that another compiles waits for it."""
     order: list[str] = []
-    monkeypatch.setattr("readers.cache.once.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(JIT, "folder", tmp_path)
 
     def noted(_: Any, tile: Any) -> None:
         order.append(f"compiled, 64 bits: {tile.is_wide}")
@@ -184,7 +185,7 @@ def test_readers_that_start_together_compile_once(
     monkeypatch.setattr(stream, "_decoded", noted)
     stream._compile_once.__wrapped__(False, False)
     thread = threading.Thread(target=stream._compile_once.__wrapped__, args=(True, False))
-    with locked(str(tmp_path / "cache" / "hcompress.lock"), 0, 1, 60):
+    with locked(str(tmp_path / "lock"), 0, 1, 60):
         thread.start()
         thread.join(0.05)
         order.append("the other is ready")
