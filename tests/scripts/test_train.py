@@ -46,9 +46,8 @@ def test_the_flags_are_these(monkeypatch: pytest.MonkeyPatch) -> None:
         main([])
 
 
-def test_it_is_one_short_file_that_imports_what_is_public() -> None:
+def test_it_imports_only_what_is_public() -> None:
     lines = (SCRIPTS / "train.py").read_text().splitlines()
-    assert len(lines) < 150
     imports = [line.split() for line in lines if re.match(r" *(from|import) ", line)]
     ours = {
         words[1] for words in imports if words[1].partition(".")[0] not in sys.stdlib_module_names
