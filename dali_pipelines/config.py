@@ -1,12 +1,16 @@
-"""The settings that all pipeline factories share."""
+"""The settings that all pipeline factories share: defaults, descriptions and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
-from typing import Unpack, get_args
+from threading import TIMEOUT_MAX
+from typing import Any, Unpack, get_args
 
+import numpy as np
+
+from dali_pipelines.keywords import check_names, documents
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.settings import (
     Augmentation,
@@ -16,26 +20,15 @@ from dali_pipelines.settings import (
     Ragged,
     StartMethod,
     Transform,
-    check_augment,
-    check_moving,
-    check_names,
 )
 from dali_pipelines.values import (
     are_all,
-    check_cache,
     check_choice,
-    check_mean_and_std,
-    check_missing,
-    check_order,
-    check_rejected,
     check_several_names,
-    check_targets,
-    check_transform,
     check_type,
-    numbers_of,
+    holds,
     pair_of,
     shuffle_of,
-    time_limit,
 )
 from readers.places.storage import Storage
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
@@ -44,47 +37,78 @@ from readers.sampling.placement import PlacementOutput
 from readers.sampling.row_window import Outside
 from readers.sampling.schedule import Tail
 from readers.targets.contract import Target
-from readers.values import check_integer, check_number
+from readers.values import check_integer, check_number, is_integer, is_number
 
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
 
-_OPTIONAL_COUNTS = (
-    *("num_epochs", "prefetch", "epoch_steps", "resize_shorter", "block_rows"),
-    *("cache_bytes", "read_threads"),
-)
+_LEAST = {
+    **dict.fromkeys(("batch_size", "num_shards", "num_threads", "prefetch", "block_rows"), 1),
+    **dict.fromkeys(("epoch_steps", "resize_shorter", "cache_bytes", "read_threads"), 1),
+    **dict.fromkeys(("shard_id", "seed", "epoch", "position", "first_step"), 0),
+    **dict.fromkeys(("num_epochs", "num_read_processes"), 0),
+}
+"""Least value of each integer."""
+_CHOICES = {
+    "tail": Tail,
+    "mode": Mode,
+    "window": WindowMode,
+    "outside": Outside,
+    "flip": Flip,
+    "dtype": DType,
+    "ragged": Ragged,
+    "start_method": StartMethod,
+}
+_INTEGERS_AS_STORED = ("uint16", "int16", "int32")
+_LARGEST = float(np.finfo(np.float32).max)
+_LEAST_STD = 2.0**-126
+"""Up to its inverse, 1 / std is a normal number in float32."""
 
 
+@documents(PipelineSettings)
 @dataclass(frozen=True, slots=True, init=False)
 class PipelineConfig:
-    """Keyword arguments of a pipeline factory, checked. Names are DALI's where DALI has one.
+    """Keywords of all pipeline factories, checked. Names are DALI's where DALI has one.
 
-    Each is described below its field in the source, dali_pipelines/config.py, and in the reference.
+    Parameters
+    ----------
+    **settings
+        The fields.
+
+    Raises
+    ------
+    TypeError
+        If a name is unknown, or there is no batch_size.
+    ValueError
+        If a value makes no sense, alone or beside others.
     """
 
     # What is read, and in which order.
     batch_size: int
-    """Samples per batch of this pipeline."""
+    """Samples per device and step."""
     shard_id: int = 0
     """Part of each step that this pipeline reads, see `readers.sampling.shard.Shard`."""
     num_shards: int = 1
     """Pipelines that share the epoch, over all devices and nodes."""
     seed: int = 0
-    """In [0, 2**64): determines the order and all random draws."""
-    shuffle: Shuffle = True
-    """A new order in each epoch; False reads the rows in the order of the Index, and is the default
-    in mode eval. With ``"blocks"`` neighbouring rows stay near each other, see
-    `readers.sampling.blocks.BlockOrder`."""
+    """Integer in [0, 2**64) that determines the order, windows, flips and all other draws."""
+    shuffle: Shuffle = None  # type: ignore[assignment] # never None once checked
+    """A new order in each epoch; False is the order of the Index. None is True, and False in mode
+    ``eval``. With ``"blocks"`` neighbouring rows, such as those of one file, stay near each other,
+    see `readers.sampling.blocks.BlockOrder`."""
     block_rows: int | None = None
-    """Rows of a block, about as many as a file has; None for 256. Only with shuffle "blocks"."""
+    """Rows of a block, about as many as a file has; None is 256. Only with shuffle "blocks"."""
     weights: str | None = None
-    """Numeric column of the Index: each position draws a row in proportion to it, with replacement;
-    see `dali_pipelines.Loader`."""
+    """Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
+    epoch has as many samples as rows, some rows more than once and others not at all."""
     tail: Tail = "partial"
-    """Treatment of the last, incomplete step of an epoch."""
+    """Treatment of the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
+    With ``fill`` check ``valid``; otherwise it is always True."""
     epoch_steps: int | None = None
-    """Steps of an epoch; None for one pass through the rows, see
-    `readers.sampling.schedule.Schedule`."""
+    """Steps of an epoch, for archives that are huge or tiny; None is one pass through the rows. The
+    order then goes on from epoch to epoch and from pass to pass, and epochs are counted by these
+    steps. All steps are full: the step that ends a pass is filled from the next pass, so `tail`
+    only matters for bad rows."""
     epoch: int = 0
     """First epoch; with epoch_steps, the first pass through the rows."""
     position: int = 0
@@ -95,7 +119,7 @@ class PipelineConfig:
     """Epochs, counted from 0, after which nothing is read ahead; None for no end. A Loader ends
     there; a pipeline without one goes on, with samples that are not valid."""
     rejected: Mapping[int, str] = field(default_factory=dict)
-    """Rows that are known to be undecodable, and why; the Loader finds them when a graph fails."""
+    """Rows that are not read, and why. A Loader adds the undecodable ones that it finds."""
     columns: tuple[str, ...] = ()
     """Numeric columns of the Index that become outputs, shape (batch,), or (batch, n) of lists of a
     fixed length n. Loaders look up others."""
@@ -188,75 +212,19 @@ class PipelineConfig:
         check_names("PipelineConfig", settings, NAMES)
         if "batch_size" not in settings:
             raise TypeError("PipelineConfig needs a batch_size")
+        values: dict[str, Any] = {}
         for one in fields(self):
             default = one.default if one.default_factory is MISSING else one.default_factory()
-            object.__setattr__(self, one.name, settings.get(one.name, default))
-        if self.mode == "eval" and "shuffle" not in settings:
-            object.__setattr__(self, "shuffle", False)
-        self._check()
-        if self.mode == "eval":
-            self._turn_chance_off()
-        check_moving(self.augment, followed=bool(self.targets or self.outputs))
-
-    def _check(self) -> None:
-        self._check_types()
-        for name in ("crop", "resize"):
-            object.__setattr__(self, name, pair_of(name, getattr(self, name)))
-        for name in ("mean", "std"):
-            object.__setattr__(self, name, numbers_of(name, getattr(self, name)))
-        for name in ("zoom", "random_area", "random_aspect_ratio"):
-            value = getattr(self, name)
-            if value is None and name == "random_area":
-                continue
-            if not are_all(value, Real) or len(value) != 2:
-                raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
-        check_mean_and_std(self.mean, self.std)
-        names = ("resize", "resize_shorter", "mean", "std")
-        calculated = [name for name in names if getattr(self, name) is not None]
-        calculated += ["rotate"] * (self.rotate != 0) + ["zoom"] * (tuple(self.zoom) != (1, 1))
-        if self.dtype not in ("float32", "float16") and calculated:
-            raise ValueError(
-                f"dtype {self.dtype!r} gives the values as stored: "
-                f"leave out {' and '.join(calculated)}, or choose float32"
-            )
-        check_order(self.shuffle, self.block_rows, self.weights)
-        object.__setattr__(self, "read_timeout", time_limit("read_timeout", self.read_timeout))
-        for name, choices in (
-            ("tail", Tail),
-            ("mode", Mode),
-            ("window", WindowMode),
-            ("outside", Outside),
-            ("flip", Flip),
-            ("dtype", DType),
-            ("ragged", Ragged),
-            ("start_method", StartMethod),
-        ):
-            check_choice(name, getattr(self, name), get_args(choices))
-        own = ["augment"] * bool(self.augment) + ["transform"] * (self.transform is not None)
-        if own and self.dtype in ("uint16", "int16", "int32"):
-            raise ValueError(
-                f"dtype {self.dtype!r} gives the values as stored: leave out {' and '.join(own)}, "
-                "or choose float32, or uint8 for images of 8 bits"
-            )
-        Geometry(**{one.name: getattr(self, one.name) for one in fields(Geometry)})
-        check_missing(self.missing, self.outside, self.dtype, self.augment)
-        if self.random_area is not None and self.resize is None:
-            raise ValueError("random_area needs resize, the one size to which regions are resized")
-        if self.resize_shorter is not None and self.resize is not None:
-            raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
-
-    def _turn_chance_off(self) -> None:
-        if self.random_area is not None:
-            raise ValueError(
-                "random_area draws regions, and mode 'eval' is without chance: give resize_shorter "
-                "and crop, or crop and resize"
-            )
-        window = "row" if self.window == "row" else "center"
-        least, most = self.zoom
-        zoom = (least, most) if least == most else (1.0, 1.0)
-        for name, value in (("window", window), ("flip", ""), ("rotate", 0.0), ("zoom", zoom)):
+            values[one.name] = settings.get(one.name, default)
+        if values["shuffle"] is None:
+            values["shuffle"] = values["mode"] != "eval"
+        _check_each(values)
+        _check_together(values)
+        if values["mode"] == "eval":
+            values |= _without_chance(values)
+        _check_moving(values["augment"], followed=bool(values["targets"] or values["outputs"]))
+        for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "augment", ())
 
     @property
     def is_window(self) -> bool:
@@ -273,30 +241,211 @@ class PipelineConfig:
         """(height, width) to which the graph resizes what was decoded; None if it does not."""
         return self.resize if self.resize_shorter is None else self.crop
 
-    def _check_types(self) -> None:
-        check_device(self.device_id)
-        for least, names in (
-            (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
-            (1, ("epoch_steps", "resize_shorter", "block_rows", "cache_bytes", "read_threads")),
-            (0, ("shard_id", "seed", "epoch", "position", "first_step")),
-            (0, ("num_epochs", "num_read_processes")),
-        ):
-            for name in names:
-                value = getattr(self, name)
-                if value is None and name in _OPTIONAL_COUNTS:
-                    continue
-                check_integer(name, value, least)
-                object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's
-        if self.seed >= 2**64:
-            raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
-        check_number("rotate", self.rotate, 0, 180)
-        check_type("weights", self.weights, str | None, "the name of a column, or None")
-        check_transform(self.transform)
-        object.__setattr__(self, "shuffle", shuffle_of("shuffle", self.shuffle))
-        check_rejected(self.rejected)
-        check_targets(self.targets)
-        check_augment(self.augment)
-        object.__setattr__(self, "augment", tuple(self.augment))
-        check_several_names("columns", self.columns, "label")
-        check_several_names("outputs", self.outputs, "window")
-        check_cache(self.storage, self.cache, self.cache_bytes)
+
+def _check_each(values: dict[str, Any]) -> None:
+    """Check each value by itself, and replace it by the type of its field; or raise ValueError."""
+    check_device(values["device_id"])
+    defaults = {one.name: one.default for one in fields(PipelineConfig)}
+    for name, least in _LEAST.items():
+        if values[name] is not None or defaults[name] is not None:
+            check_integer(name, values[name], least)
+            values[name] = int(values[name])  # DALI rejects some of NumPy's
+    if values["seed"] >= 2**64:
+        raise ValueError(f"seed must be an integer below 2**64, got {values['seed']}")
+    for name, choices in _CHOICES.items():
+        check_choice(name, values[name], get_args(choices))
+    check_number("rotate", values["rotate"], 0, 180)
+    check_type("weights", values["weights"], str | None, "the name of a column, or None")
+    values["shuffle"] = shuffle_of("shuffle", values["shuffle"])
+    values["read_timeout"] = _time_limit("read_timeout", values["read_timeout"])
+    for name in ("crop", "resize"):
+        values[name] = pair_of(name, values[name])
+    for name in ("mean", "std"):
+        values[name] = _numbers_of(name, values[name])
+    _check_mean_and_std(values["mean"], values["std"])
+    for name in ("zoom", "random_area", "random_aspect_ratio"):
+        value = values[name]
+        is_none = value is None and name == "random_area"
+        if not is_none and (not are_all(value, Real) or len(value) != 2):
+            raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
+    if values["transform"] is not None and not callable(values["transform"]):
+        raise ValueError(
+            "transform must be a function of (image, chance, config), or None, got "
+            f"{values['transform']!r}"
+        )
+    _check_rejected(values["rejected"])
+    _check_targets(values["targets"])
+    _check_augment(values["augment"])
+    values["augment"] = tuple(values["augment"])
+    check_several_names("columns", values["columns"], "label")
+    check_several_names("outputs", values["outputs"], "window")
+    check_type("storage", values["storage"], Storage, "Storage(...)")
+    check_type("cache", values["cache"], str | None, "the path of a folder, or None")
+
+
+def _check_together(values: Mapping[str, Any]) -> None:
+    """Raise ValueError if values contradict each other."""
+    _check_order(values["shuffle"], values["block_rows"], values["weights"])
+    _check_dtype(values)
+    Geometry(**{one.name: values[one.name] for one in fields(Geometry)})
+    _check_missing(values["missing"], values["outside"], values["dtype"], values["augment"])
+    if values["random_area"] is not None and values["resize"] is None:
+        raise ValueError("random_area needs resize, the one size to which regions are resized")
+    if values["resize_shorter"] is not None and values["resize"] is not None:
+        raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+    cache, cache_bytes = values["cache"], values["cache_bytes"]
+    if (cache is None) != (cache_bytes is None):
+        raise ValueError(
+            f"cache={cache!r} and cache_bytes={cache_bytes!r}: pass both, the folder and the bytes "
+            "that it may take, or neither"
+        )
+
+
+def _check_dtype(values: Mapping[str, Any]) -> None:
+    """Raise ValueError if values as stored would be changed."""
+    dtype = values["dtype"]
+    names = ("resize", "resize_shorter", "mean", "std")
+    calculated = [name for name in names if values[name] is not None]
+    calculated += ["rotate"] * (values["rotate"] != 0)
+    calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
+    if dtype not in ("float32", "float16") and calculated:
+        raise ValueError(
+            f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(calculated)}, or "
+            "choose float32"
+        )
+    own = ["augment"] * bool(values["augment"])
+    own += ["transform"] * (values["transform"] is not None)
+    if dtype in _INTEGERS_AS_STORED and own:
+        raise ValueError(
+            f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(own)}, or choose "
+            "float32, or uint8 for images of 8 bits"
+        )
+
+
+def _without_chance(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that mode ``eval`` replaces; ValueError if random_area is given."""
+    if values["random_area"] is not None:
+        raise ValueError(
+            "random_area draws regions, and mode 'eval' is without chance: pass resize_shorter and "
+            "crop, or crop and resize"
+        )
+    least, most = values["zoom"]
+    return {
+        "window": "row" if values["window"] == "row" else "center",
+        "flip": "",
+        "rotate": 0.0,
+        "zoom": (least, most) if least == most else (1.0, 1.0),
+        "augment": (),
+    }
+
+
+def _check_order(shuffle: Shuffle, block_rows: int | None, weights: str | None) -> None:
+    """Raise ValueError if settings of the order contradict each other."""
+    if weights is not None and shuffle is not True:
+        raise ValueError(
+            f"weights={weights!r} draws rows at random: leave out shuffle={shuffle!r} and mode "
+            "'eval'"
+        )
+    if block_rows is not None and shuffle != "blocks":
+        raise ValueError(f"block_rows={block_rows} needs shuffle='blocks'")
+
+
+def _numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Return the numbers of a setting that takes one or more; or raise ValueError."""
+    if value is None:
+        return None
+    values = (value,) if isinstance(value, Real) else value
+    if not are_all(values, Real):
+        raise ValueError(f"{name} must be a number, or one for each channel, got {value!r}")
+    return tuple(float(number) for number in values)
+
+
+def _check_mean_and_std(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
+    """Raise ValueError if a number, or the inverse of a std, is not finite in float32."""
+    if mean is not None and not all(abs(value) <= _LARGEST for value in mean):
+        raise ValueError(f"mean must be finite in float32, got {mean}")
+    if std is not None and not all(_LEAST_STD <= value <= 1 / _LEAST_STD for value in std):
+        raise ValueError(
+            f"std must be positive, got {std}"
+            + "; and its inverse must be finite in float32" * all(value > 0 for value in std)
+        )
+
+
+def _check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any]) -> None:
+    """Raise ValueError if filled pixels cannot have this value; None stands for NaN."""
+    if outside != "fill":
+        if missing is not None:
+            raise ValueError(f"missing={missing!r} is for filled pixels: give outside='fill'")
+        return
+    if missing is not None and not is_number(missing):
+        raise ValueError(f"missing must be a number, or None for NaN, got {missing!r}")
+    kind = np.dtype(dtype)
+    of_8_bits = [type(one).__name__ for one in augment if one.of_8_bits]
+    if kind.kind == "f" and not of_8_bits:
+        if missing is not None and abs(missing) > float(np.finfo(kind).max):
+            raise ValueError(f"missing={missing!r} is no {dtype}")
+        return
+    what = f"dtype {dtype!r}" if kind.kind != "f" else of_8_bits[0]
+    limits = np.iinfo(kind if kind.kind != "f" else np.uint8)
+    if missing is None or not holds(limits, missing):
+        given = "" if missing is None else f", got {missing!r}"
+        raise ValueError(
+            f"{what} has no NaN for filled pixels: give missing, an integer from {limits.min} to "
+            f"{limits.max} that float32 holds exactly, such as 0{given}"
+        )
+
+
+def _check_rejected(rejected: object) -> None:
+    """Raise ValueError if these are no reasons by row."""
+    if not isinstance(rejected, Mapping) or not all(is_integer(row, 0) for row in rejected):
+        raise ValueError(f"rejected must be a mapping of rows to reasons, got {rejected!r}")
+
+
+def _check_targets(targets: object) -> None:
+    """Raise ValueError if this is not a mapping of names to targets."""
+    if not isinstance(targets, Mapping):
+        raise ValueError(
+            f"targets must be a mapping, as {{'mask': Mask('mask_path')}}, got {targets!r}"
+        )
+    for name, target in targets.items():
+        if not isinstance(name, str) or isinstance(target, type) or not isinstance(target, Target):
+            raise ValueError(
+                "targets must be named by text, and be Masks, Boxes or your own Target, got "
+                f"{name!r}: {target!r}"
+            )
+
+
+def _time_limit(name: str, seconds: object) -> float | None:
+    """Return a setting of seconds, or None for no limit; raise ValueError for other values."""
+    if seconds is None:
+        return None
+    if not is_number(seconds):
+        raise ValueError(f"{name} must be a number of seconds, or None, got {seconds!r}")
+    if not 0 < float(seconds) <= TIMEOUT_MAX:
+        raise ValueError(f"{name} must be positive, in seconds, got {seconds}; None is no limit")
+    return float(seconds)
+
+
+def _check_augment(augment: Any) -> None:
+    """Raise ValueError if these are no augmentations."""
+    if not isinstance(augment, Sequence) or isinstance(augment, str):
+        raise ValueError(
+            f"augment must be augmentations in a tuple, as (Blur(3),), got {augment!r}"
+        )
+    for one in augment:
+        if isinstance(one, type) or not callable(getattr(one, "add", None)):
+            instead = f": give {one.__name__}(...)" if isinstance(one, type) else ""
+            raise ValueError(
+                f"augment must be augmentations, such as Blur(3) or ColorJitter(0.4), got {one!r}"
+                f"{instead}"
+            )
+
+
+def _check_moving(augment: Iterable[Augmentation], *, followed: bool) -> None:
+    """Raise ValueError if an augmentation moves pixels, and something else should follow."""
+    moving = [type(one).__name__ for one in augment if one.moves_pixels]
+    if moving and followed:
+        raise ValueError(
+            f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do "
+            "not follow: give rotate and zoom, and a ColorJitter, instead"
+        )

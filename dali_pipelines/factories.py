@@ -25,7 +25,8 @@ from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
-from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
+from dali_pipelines.keywords import check_names, documents, names_of
+from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.values import check_type, warn_of_fractions
 from readers.channels import ChannelsReader
 from readers.contract import Reader
@@ -43,6 +44,7 @@ _LARGEST_GPU_TILE = 1 << 16
 astropy decodes them in 0.2 s in a reader process."""
 
 
+@documents(PipelineSettings, PipelineConfig)
 def fits_pipeline(
     index: Index,
     *,
@@ -154,6 +156,7 @@ def _largest_tile(config: PipelineConfig) -> float:
     return math.inf if config.device_id is None else _LARGEST_GPU_TILE
 
 
+@documents(AiaSettings, PipelineConfig, Calibration)
 def aia_pipeline(
     index: Index,
     *,
@@ -235,6 +238,7 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
         )
 
 
+@documents(PipelineSettings, PipelineConfig)
 def jpeg_pipeline(
     index: Index,
     *,
@@ -290,6 +294,7 @@ def jpeg_pipeline(
     return _of_files(index, reader, decode, settings)
 
 
+@documents(PipelineSettings, PipelineConfig)
 def npy_pipeline(
     index: Index,
     *,

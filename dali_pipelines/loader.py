@@ -6,12 +6,14 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from dali_pipelines.config import PipelineConfig
 from dali_pipelines.frameworks.choose import FrameworkName, framework_named
 from dali_pipelines.frameworks.contract import Batch as Batch
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
+from dali_pipelines.keywords import documents
 from dali_pipelines.loading.bad_samples import BadSample, BadSamplePolicy
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
@@ -25,7 +27,6 @@ from dali_pipelines.runtime.devices import Device
 from dali_pipelines.serving.of_loader import preprocessor_of
 from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
-from readers.sampling.order import Shuffle
 from readers.values import check_integer
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dali_pipelines.serving.preprocessor import Preprocessor
 
 
+@documents(LoaderSettings, PipelineConfig)
 class Loader:
     """Iterate over an Index in epochs of batches, with one pipeline on each device.
 
@@ -57,8 +59,6 @@ class Loader:
         `fits_pipeline`, `jpeg_pipeline`, or another that takes the same keywords.
     index : Index
         The rows to read.
-    batch_size : int
-        Samples per device and step.
     num_read_processes : int
         Reader processes in total, divided among the devices, at least 1 for each.
     devices : sequence of int or None, optional
@@ -70,24 +70,6 @@ class Loader:
         from torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
         mp.spawn), else from the variables of torchrun, MPI or Slurm's srun, else 0 of 1. They must
         not change after the start.
-    seed : int
-        Determines the order, windows and flips.
-    shuffle : bool or "blocks", optional
-        A new order in each epoch; by default True, and False in mode ``eval``. With ``"blocks"``
-        rows of one file stay near each other, see `readers.sampling.blocks.BlockOrder`.
-    block_rows : int, optional
-        Rows of a block, about as many as a file has; by default 256.
-    weights : str, optional
-        Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
-        epoch has as many samples as rows, some rows more than once and others not at all.
-    tail : {"partial", "fill", "drop"}
-        How to handle the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
-        With ``fill`` check ``valid``; otherwise it is always True.
-    epoch_steps : int, optional
-        Steps of an epoch, for archives that are huge or tiny; by default an epoch is one pass
-        through the rows. The order then goes on from epoch to epoch and from pass to pass. All
-        steps are full, as one that completes a pass takes the first rows of the next, so `tail`
-        matters for bad rows only. `epoch` and `num_epochs` count these epochs.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
         ``stats.rejected``. With tail ``fill`` another row replaces it, not valid; ReadError if none
@@ -108,10 +90,9 @@ class Loader:
         With ``jax``: a batch is one dict, of global arrays over the devices of this mesh, which may
         be those of all processes. It splits the first axis, into parts of `batch_size` samples.
     **config
-        Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: mode, crop,
-        window, flip, resize, ragged, dtype, columns, ... Type checkers know those of the factories
-        of this package; bind others with functools.partial: they count as if given here, and those
-        named above cannot be bound.
+        Other keywords of the factory: hdu, planes and hdus of `fits_pipeline`, channels of
+        `jpeg_pipeline`, preset and those of `Calibration` of `aia_pipeline`, ... functools.partial
+        binds keywords of your own factory; they count as if given here.
 
     Raises
     ------
@@ -128,17 +109,10 @@ class Loader:
         factory: Callable[..., ReaderPipeline],
         index: Index,
         *,
-        batch_size: int,
         num_read_processes: int = 4,
         devices: Sequence[Device] | None = None,
         shard_id: int | None = None,
         num_shards: int | None = None,
-        seed: int = 0,
-        shuffle: Shuffle | None = None,
-        block_rows: int | None = None,
-        weights: str | None = None,
-        tail: Literal["partial", "fill", "drop"] = "partial",
-        epoch_steps: int | None = None,
         bad_sample: BadSample = "raise",
         max_bad: float | None = None,
         restart_readers: int = 0,
@@ -149,19 +123,23 @@ class Loader:
         check_index(index)
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
-        own = inspect.signature(Loader).parameters
-        rest = {"block_rows": block_rows, "weights": weights, "epoch_steps": epoch_steps}
-        order = {"batch_size": batch_size, "seed": seed, "shuffle": shuffle, **rest}
-        self._config = pipeline_settings(factory, config, order, own, len(index))
-        self._config["tail"] = tail
+        own = inspect.signature(Loader.__init__).parameters
+        settings = self._config = pipeline_settings(factory, config, own, len(index))
         self.starts_anew = self._config.get("mode") == "eval"
         self.index = index
+        weights = settings.get("weights")
         self._weights = None if weights is None else index.running_weights(weights)
         self.stats = LoaderStats()
         kind = framework_named(framework, sharding)
         kind.check({**self._config, "bad_sample": bad_sample})
         placement = kind.placement(devices, shard_id, num_shards)
-        cursor = self._cursor = Cursor(len(index), batch_size, tail, placement, epoch_steps)
+        cursor = self._cursor = Cursor(
+            len(index),
+            settings["batch_size"],
+            settings["tail"],
+            placement,
+            settings.get("epoch_steps"),
+        )
         policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
         self._factory, self._framework = factory, framework
         maker = PipelineMaker(factory, index, num_read_processes, self._config, cursor)

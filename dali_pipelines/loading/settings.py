@@ -3,47 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any
 
 from dali_pipelines.aia.calibration import CalibrationSettings
 from dali_pipelines.config import NAMES, PipelineConfig
-from dali_pipelines.settings import check_names, names_of
+from dali_pipelines.keywords import bound_keywords, check_names, names_of, title
+from dali_pipelines.settings import OrderSettings
 from readers.index.rows.values import RowValues
 from readers.index.table import Index
 
+ORDER = frozenset(OrderSettings.__annotations__)
+"""Settings of the order of samples, which a Loader uses itself, too."""
 _OF_THE_LOADER = {
-    "device_id": "give devices",
-    "epoch": "give load_state_dict a state",
-    "position": "give load_state_dict a state",
-    "first_step": "give load_state_dict a state",
+    "device_id": "pass devices",
+    "epoch": "pass a state to load_state_dict",
+    "position": "pass a state to load_state_dict",
+    "first_step": "pass a state to load_state_dict",
 }
 
 
 def pipeline_settings(
     factory: Callable[..., Any],
     config: Mapping[str, Any],
-    order: Mapping[str, Any],
     others: Collection[str],
     num_rows: int,
 ) -> dict[str, Any]:
-    """Return the keywords that a Loader passes to its factory, with those of the order of rows.
+    """Return the keywords that a Loader passes to its factory; TypeError or ValueError if wrong.
 
-    TypeError or ValueError if they make no sense. Of the order (batch_size, seed, ...) those that
-    are None are left out, as not every factory takes them; shuffle then follows the mode.
+    Parameters
+    ----------
+    factory : callable
+        Factory of the Loader.
+    config : mapping
+        Keywords that the Loader was given. Those that functools.partial binds are added.
+    others : collection of str
+        Keywords that the Loader keeps for itself.
+    num_rows : int
+        Rows of the Index.
     """
-    settings = bound_settings(factory, others) | dict(config)
+    settings = bound_keywords(factory, others) | dict(config)
     for name, instead in _OF_THE_LOADER.items():
         if name in settings:
             raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
+    if "batch_size" not in settings:
+        raise TypeError("a Loader needs a batch_size")
     check_settings(factory, settings, others, taker="Loader", not_taken=_OF_THE_LOADER)
     for row in settings.get("rejected", ()):
         if row >= num_rows:
             raise ValueError(f"rejected must be rows of the Index, 0 to {num_rows - 1}, got {row}")
-    given = {name: value for name, value in order.items() if value is not None}
-    given.setdefault("shuffle", settings.get("mode") != "eval")
-    PipelineConfig(**{"batch_size": None, "seed": None, **given})
-    return {**settings, "rejected": dict(settings.get("rejected", {})), **given}
+    # Not every factory takes all of the order.
+    is_left_out = ORDER - {"batch_size"}
+    settings = {n: one for n, one in settings.items() if one is not None or n not in is_left_out}
+    defaults = {"seed": 0, "tail": "partial", "shuffle": settings.get("mode") != "eval"}
+    return {**defaults, **settings, "rejected": dict(settings.get("rejected", {}))}
 
 
 def row_values(index: Index, settings: dict[str, Any]) -> RowValues:
@@ -56,34 +68,6 @@ def row_values(index: Index, settings: dict[str, Any]) -> RowValues:
     if values.names:
         settings["columns"] = tuple(name for name in columns if name not in values.names)
     return values
-
-
-def bound_settings(
-    factory: Callable[..., Any], others: Collection[str], taker: str = "Loader"
-) -> dict[str, Any]:
-    """Return the keywords that functools.partial binds to a factory; none if it is not a partial.
-
-    TypeError if one of them is a keyword of the `taker` itself (`others`), which sets it.
-    """
-    bound: dict[str, Any] = {}
-    function = factory
-    while isinstance(function, partial):
-        bound = {**function.keywords, **bound}
-        function = function.func
-    for name in bound:
-        if name in others and name not in ("factory", "config"):
-            raise TypeError(
-                f"functools.partial binds {name} of {title(factory)}, and a {taker} sets it for "
-                f"its pipelines: give {name} to the {taker}"
-            )
-    return bound
-
-
-def title(factory: Callable[..., Any]) -> str:
-    """Return the name of a factory, below functools.partial."""
-    while isinstance(factory, partial):
-        factory = factory.func
-    return getattr(factory, "__name__", type(factory).__name__)
 
 
 def check_settings(
@@ -112,6 +96,6 @@ def check_settings(
     declared = set(names_of(factory, unpacked=False) or ())
     if "calibration" in declared:  # it has a `missing` of its own
         declared |= CalibrationSettings.__annotations__.keys()
-    checked = {name: settings[name] for name in NAMES & set(settings) - declared}
+    checked = {name: settings[name] for name in NAMES & set(settings) - (declared - ORDER)}
     config = PipelineConfig(**{"batch_size": 1, **checked})
     return {name: getattr(config, name) for name in checked}

@@ -23,9 +23,10 @@ from dali_pipelines.frameworks.numpy import to_numpy
 from dali_pipelines.frameworks.outputs import run_once
 from dali_pipelines.graph.images import checked_hdus
 from dali_pipelines.graph.pipeline import ReaderPipeline
+from dali_pipelines.keywords import bound_keywords, title
 from dali_pipelines.loading.bad_samples import damage_of, image_names
 from dali_pipelines.loading.batches import bad_slots, reports_of, valid_only
-from dali_pipelines.loading.settings import bound_settings, check_settings, title
+from dali_pipelines.loading.settings import check_settings
 from dali_pipelines.loading.undecodable import find_undecodable
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.serving import saved
@@ -138,7 +139,7 @@ class Preprocessor:
         check_several_names("parts", parts, "171")
         check_several_names("offsets", offsets, "-12min")
         own = inspect.signature(Preprocessor).parameters.keys() - {"settings"}
-        given: dict[str, Any] = bound_settings(factory, own, "Preprocessor") | dict(settings)
+        given: dict[str, Any] = bound_keywords(factory, own, "Preprocessor") | dict(settings)
         _check_for_contents(given)
         given["mode"] = "eval"
         converted = check_settings(

@@ -140,7 +140,7 @@ def test_a_state_goes_from_parquet_to_arrow(npy_index: Index, tmp_path: Path) ->
         ({"batch_size": 4.0}, "batch_size.*integer.*4.0"),
         ({"num_read_processes": 0}, "num_read_processes.*at least 1.*0"),
         ({"restart_readers": -1}, "restart_readers.*at least 0.*-1"),
-        ({"tail": "pad"}, "tail.*partial, fill, drop"),
+        ({"tail": "pad"}, "tail.*partial.*fill.*drop"),
         ({"epoch_steps": 0}, "epoch_steps.*at least 1.*0"),
         ({"epoch_steps": True}, "epoch_steps.*integer.*True"),
         ({"bad_sample": "ignore"}, "bad_sample.*'raise' or 'skip'.*'ignore'"),
@@ -165,7 +165,7 @@ def test_wrong_settings_are_told_at_once(
 
 @pytest.mark.parametrize("name", ["device_id", "epoch", "position", "first_step"])
 def test_the_loader_itself_tells_pipelines_where_they_begin(npy_index: Index, name: str) -> None:
-    with pytest.raises(TypeError, match=f"a Loader sets {name} .*give"):
+    with pytest.raises(TypeError, match=f"a Loader sets {name} "):
         make_loader(npy_index, **{name: 0})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from functools import partial
 from typing import Any, Unpack
 
@@ -23,8 +24,10 @@ from dali_pipelines import (
     npy_pipeline,
     reader_pipeline,
 )
+from dali_pipelines.aia.calibration import CalibrationSettings
 from dali_pipelines.graph.decode import decode_array
-from dali_pipelines.settings import LoaderSettings, names_of
+from dali_pipelines.keywords import names_of
+from dali_pipelines.settings import LoaderSettings, SharedSettings
 
 NOWHERE = Index.from_paths(["/nowhere/0.jpg", "/nowhere/1.jpg"])
 
@@ -45,7 +48,7 @@ def test_the_types_have_all_settings() -> None:
 
 
 def test_a_loader_names_the_settings_of_all_factories() -> None:
-    own = {"factory", "index", "config"} | set(inspect.signature(Loader).parameters)
+    own = {"factory", "index", "config"} | set(inspect.signature(Loader.__init__).parameters)
     expected = {"hdu", *PipelineSettings.__annotations__}
     for factory in (fits_pipeline, jpeg_pipeline, npy_pipeline, aia_pipeline):
         expected |= names_of(factory) or set()
@@ -102,17 +105,7 @@ def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "seed",
-        "shuffle",
-        "block_rows",
-        "weights",
-        "tail",
-        "epoch_steps",
-        "batch_size",
-        "num_shards",
-        "index",
-    ],
+    ["num_read_processes", "shard_id", "num_shards", "index"],
 )
 @pytest.mark.parametrize("factory", [npy_pipeline, untyped])
 def test_what_only_a_loader_can_be_given(factory: Any, name: str) -> None:
@@ -129,6 +122,34 @@ class _Partial(partial):
 def test_what_the_loader_sets_itself_cannot_be_bound(name: str) -> None:
     with pytest.raises(TypeError, match=f"a Loader sets {name}"):
         Loader(_Partial(jpeg_pipeline, **{name: 0}), NOWHERE, batch_size=1)
+
+
+def test_help_lists_every_setting_with_its_default() -> None:
+    parameters = inspect.signature(Loader).parameters
+    assert {*LoaderSettings.__annotations__} - {*parameters} == {
+        *("hdu", "planes", "num_planes", "hdus", "channels", "check_entropy", "file_dtype"),
+        *("calibration", "preset"),
+        *(CalibrationSettings.__annotations__.keys() - PipelineSettings.__annotations__.keys()),
+    }
+    fields = {field.name: field for field in dataclasses.fields(PipelineConfig)}
+    for name, field in fields.items():
+        if name in SharedSettings.__annotations__ and field.default is not dataclasses.MISSING:
+            assert parameters[name].default == field.default
+    for described in (Loader, PipelineConfig, fits_pipeline, aia_pipeline, jpeg_pipeline):
+        sections = re.split(r"^-+$", described.__doc__ or "", flags=re.MULTILINE)
+        listed = dict(re.findall(r"^(\w+) : .*\n((?: +.*\n)*)", sections[1], re.MULTILINE))
+        assert listed.keys() >= SharedSettings.__annotations__.keys()
+        assert all(len(text.split()) > 2 for text in listed.values())
+
+
+def test_the_order_may_be_bound(npy_index: Index) -> None:
+    bound = partial(npy_pipeline, batch_size=3, seed=5, shuffle=False, tail="drop")
+    with Loader(bound, npy_index, devices=[None]) as loader:  # type: ignore[call-arg]
+        state = loader.state_dict()
+        assert (state["seed"], state["shuffle"]) == (5, False)
+        assert next(iter(loader))[0]["row"].tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="batch_size"):
+        Loader(npy_pipeline, npy_index)  # type: ignore[call-arg]
 
 
 def test_bound_settings_count_as_if_given(npy_index: Index) -> None:

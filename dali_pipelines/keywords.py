@@ -1,0 +1,172 @@
+"""Keywords that a callable takes and passes on: their names, and what help() says of them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, TypeVar, Unpack, get_args, get_origin, get_type_hints
+
+from readers.messages import did_you_mean
+
+Documented = TypeVar("Documented", bound=Callable[..., Any])
+
+_ELSEWHERE = {
+    "num_workers": "num_read_processes",
+    "py_num_workers": "num_read_processes",
+    "drop_last": "tail",
+    "prefetch_factor": "prefetch",
+    "prefetch_queue_depth": "prefetch",
+    "sampler": "weights",
+    "steps_per_epoch": "epoch_steps",
+}
+"""Names of some settings in PyTorch's DataLoader, in Keras and in DALI."""
+
+
+def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
+    """Return the keywords that a factory takes, those of a TypedDict only if `unpacked`.
+
+    None if they are unknown: its ``**`` keywords are not annotated as ``Unpack[...]`` of a
+    TypedDict, such as `PipelineSettings`.
+    """
+    try:
+        parameters = inspect.signature(factory, eval_str=True).parameters.values()
+    except (TypeError, ValueError, NameError):  # not in Python, or its types are not imported
+        return None
+    names: set[str] = set()
+    for parameter in parameters:
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            names.add(parameter.name)
+        elif unpacked and get_origin(parameter.annotation) is not Unpack:
+            return None
+        elif unpacked:
+            names |= get_args(parameter.annotation)[0].__annotations__.keys()
+    return frozenset(names)
+
+
+def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise TypeError if one is unknown, which suggests similar names and lists all of them."""
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{where} takes no setting {name!r}: {did_you_mean(name, known, _ELSEWHERE)}"
+                f"Available settings: {', '.join(sorted(known))}"
+            )
+
+
+def bound_keywords(
+    factory: Callable[..., Any], others: Collection[str], taker: str = "Loader"
+) -> dict[str, Any]:
+    """Return the keywords that functools.partial binds to a factory; none if it is not a partial.
+
+    TypeError if one of them is a keyword of the `taker` itself (`others`), which sets it.
+    """
+    bound: dict[str, Any] = {}
+    function = factory
+    while isinstance(function, partial):
+        bound = {**function.keywords, **bound}
+        function = function.func
+    for name in bound:
+        if name in others and name not in ("factory", "config"):
+            raise TypeError(
+                f"functools.partial binds {name} of {title(factory)}, and a {taker} sets it for "
+                f"its pipelines: pass {name} to the {taker}"
+            )
+    return bound
+
+
+def title(factory: Callable[..., Any]) -> str:
+    """Return the name of a factory, below functools.partial."""
+    while isinstance(factory, partial):
+        factory = factory.func
+    return getattr(factory, "__name__", type(factory).__name__)
+
+
+def field_docs(declared: type[Any]) -> dict[str, str]:
+    """Return the docstrings below the fields of a class, by name.
+
+    There are none where its source is not installed.
+    """
+    docs: dict[str, str] = {}
+    for each in reversed(declared.__mro__):
+        try:
+            source = textwrap.dedent(inspect.getsource(each))
+        except (OSError, TypeError):  # of a built-in class
+            continue
+        for one, after in pairwise(ast.parse(source).body[0].body):  # type: ignore[attr-defined]
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                text = getattr(getattr(after, "value", None), "value", None)
+                if isinstance(text, str):
+                    docs[one.target.id] = inspect.cleandoc(text)
+    return docs
+
+
+def documents(types: type[Any], *declared: type[Any]) -> Callable[[Documented], Documented]:
+    """Decorate a callable: help() lists the keywords that ``**`` stands for, one by one.
+
+    Parameters
+    ----------
+    types : type
+        TypedDict of the ``**`` parameter: names and types.
+    *declared : type
+        Dataclasses whose fields have the defaults and the descriptions; by default the decorated
+        class. If names of `types` are not among these, the ``**`` parameter stays for them.
+    """
+    kinds = get_type_hints(types)  # without Required
+
+    def decorate(documented: Documented) -> Documented:
+        sources: Sequence[Any] = declared or (documented,)
+        fields = {field.name: field for each in sources for field in dataclasses.fields(each)}
+        docs = {name: text for each in sources for name, text in field_docs(each).items()}
+        listed = [
+            _parameter(fields[name], types.__annotations__[name])
+            for name in kinds
+            if name in fields
+        ]
+        entries = "\n".join(_entry(one, kinds[one.name], docs.get(one.name, "")) for one in listed)
+        rest = kinds.keys() - fields.keys()
+        text = inspect.cleandoc(documented.__doc__ or "")
+        before, name, after = re.split(r"^(\*\*\w+\n(?: +.*\n?)+)", text, flags=re.MULTILINE)
+        documented.__doc__ = f"{before}{entries}\n{name if rest else ''}{after}"
+        if isinstance(documented, type):
+            own = inspect.signature(documented)
+            parameters = [*own.parameters.values(), *listed]
+            if not rest:
+                parameters = [one for one in parameters if one.kind is not one.VAR_KEYWORD]
+            parameters.sort(key=lambda one: (one.kind, one.default is not one.empty))
+            documented.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return documented
+
+    return decorate
+
+
+def _parameter(field: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
+    default: Any = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    kind = re.sub(r"^Required\[(.*)\]$", r"\1", getattr(kind, "__forward_arg__", str(kind)))
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+    )
+
+
+def _entry(one: inspect.Parameter, hint: Any, text: str) -> str:
+    """Return an entry of a numpydoc section Parameters."""
+    choices = ", ".join(map(repr, get_args(hint)))
+    kind = f"{{{choices}}}" if get_origin(hint) is Literal else one.annotation
+    default = "" if one.default is one.empty else f", default {one.default!r}"
+    if dataclasses.is_dataclass(one.default):
+        default = f", default {type(one.default).__name__}()"
+    return f"{one.name} : {kind}{default}\n{textwrap.indent(text, '    ')}"
+
+
+def plain(text: str) -> str:
+    """Return a docstring without the marks of reStructuredText, for a terminal."""
+    return " ".join(text.replace("`", "").split())
