@@ -97,7 +97,7 @@ class PipelineConfig:
     ``eval``. With ``"blocks"`` neighbouring rows, such as those of one file, stay near each other,
     see `readers.sampling.blocks.BlockOrder`."""
     block_rows: int | None = None
-    """Rows of a block, about as many as a file has; None is 256. Only with shuffle "blocks"."""
+    """Rows of a block, about as many as a file has, by default 256; for shuffled blocks."""
     weights: str | None = None
     """Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
     epoch has as many samples as rows, some rows more than once and others not at all."""
@@ -105,10 +105,10 @@ class PipelineConfig:
     """Treatment of the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
     With ``fill`` check ``valid``; otherwise it is always True."""
     epoch_steps: int | None = None
-    """Steps of an epoch, for archives that are huge or tiny; None is one pass through the rows. The
-    order then goes on from epoch to epoch and from pass to pass, and epochs are counted by these
-    steps. All steps are full: the step that ends a pass is filled from the next pass, so `tail`
-    only matters for bad rows."""
+    """Steps of an epoch, for archives that are huge or tiny; by default one pass through the rows.
+    With it the order goes on from epoch to epoch and from pass to pass, and epochs are counted by
+    these steps. All steps are full: the step that ends a pass is filled from the next pass, so
+    `tail` only matters for bad rows."""
     epoch: int = 0
     """First epoch; with epoch_steps, the first pass through the rows."""
     position: int = 0
@@ -116,16 +116,16 @@ class PipelineConfig:
     first_step: int = 0
     """With epoch_steps: steps that came before, since the start of epoch 0."""
     num_epochs: int | None = None
-    """Epochs, counted from 0, after which nothing is read ahead; None for no end. A Loader ends
-    there; a pipeline without one goes on, with samples that are not valid."""
+    """Epochs, counted from 0, after which nothing is read ahead; by default there is no end. A
+    Loader ends there; a pipeline without one goes on, with samples that are not valid."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Rows that are not read, and why. A Loader adds the undecodable ones that it finds."""
     columns: tuple[str, ...] = ()
-    """Numeric columns of the Index that become outputs, shape (batch,), or (batch, n) of lists of a
-    fixed length n. Loaders look up others."""
+    """Columns of the Index that become outputs: numbers of shape (batch,), or (batch, n) for lists
+    of a fixed length n. A Loader also delivers text and lists of other lengths, as lists."""
     outputs: tuple[PlacementOutput, ...] = ()
-    """More outputs that say where each sample is in the image of its file, see
-    `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""
+    """More outputs, ``window``, ``flip`` and ``matrix``, that tell the position of each sample in
+    the image of its file, see `readers.sampling.placement.Placement`."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,
     `Boxes`, or a `readers.targets.contract.Target` of your own."""
@@ -135,7 +135,8 @@ class PipelineConfig:
     """``eval`` turns all chance off, whatever the settings for that are: windows ``random`` are
     centred, those of rows stay where they are; nothing is flipped, rotated, or zoomed at random."""
     crop: tuple[int, int] | None = None
-    """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
+    """Height and width in pixels of the window to cut, or one number for a square; by default the
+    whole image is delivered."""
     window: WindowMode = "center"
     """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
     and ``x`` of the Index give its first row and column; the image is resampled, bilinear, where
@@ -154,20 +155,22 @@ class PipelineConfig:
     zoom: tuple[float, float] = (1.0, 1.0)
     """Range of the random enlargement of a window, log-uniform, within 0.001 to 1000."""
     random_area: tuple[float, float] | None = None
-    """Least and most share of the image's area, e.g. (0.08, 1): a region of random size, shape and
-    place is read in place of a crop, and resized to `resize`. None for no such regions."""
+    """Least and most share of the image's area, e.g. 0.08 and 1: in place of a crop, a region of
+    random size, shape and position is read, and resized to `resize`."""
     random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
     """Least and most width / height of these regions, log-uniform."""
     resize_shorter: int | None = None
-    """Pixels of the image's shorter side, to which it is resized before the crop; the same filter
-    as of `resize`. None to crop the image itself."""
+    """Pixels of the image's shorter side, to which it is resized before the crop, with the filter
+    of `resize`; by default the image itself is cropped."""
     resize: tuple[int, int] | None = None
-    """(height, width) in pixels after the crop or the random region, bilinear with antialiasing; an
-    int: square."""
+    """Height and width in pixels to which the crop or the random region is resized, or one number
+    for a square; bilinear with antialiasing."""
     mean: tuple[float, ...] | None = None
-    """Subtracted from each channel, in units of the decoded image. A float is for all channels."""
+    """Subtracted from each channel, in units of the decoded image; one number for all channels, or
+    one for each."""
     std: tuple[float, ...] | None = None
-    """Each channel is divided by it after the mean was subtracted, in units of the image."""
+    """Divides each channel after the mean was subtracted, in units of the decoded image; one number
+    for all channels, or one for each."""
     augment: tuple[Augmentation, ...] = ()
     """Random changes of the images after the flips, one after the other, such as
     `dali_pipelines.ColorJitter`; none in mode eval."""
@@ -179,7 +182,7 @@ class PipelineConfig:
     be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""
     ragged: Ragged = None
     """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
-    largest height and width, 0 beyond each image, and ``size``, int32; None an error."""
+    largest height and width, 0 beyond each image, and ``size``, int32; by default an error."""
 
     # How it runs.
     device_id: int | None = None
@@ -193,14 +196,14 @@ class PipelineConfig:
     before CUDA is initialised in this process."""
     read_timeout: float | None = None
     """Seconds after which a sample is rejected whose read blocks (e.g. a server does not answer);
-    None for no limit."""
+    by default there is no limit."""
     storage: Storage = field(default_factory=Storage)
     """Settings for requests of objects of S3, Google Cloud Storage and web servers."""
     cache: str | None = None
-    """Folder on local disk that keeps the bytes of such objects, for all processes of the machine;
-    None to keep nothing."""
+    """Folder on local disk that keeps the bytes of remote objects, for all processes of the
+    machine; by default nothing is kept."""
     cache_bytes: int | None = None
-    """Bytes that the cache may take."""
+    """Bytes that the cache may take; needed with `cache`."""
     read_threads: int | None = None
     """Samples that each reader process reads at the same time, of those that DALI has asked for. By
     default 16 if the Index has URLs, else 1."""

@@ -60,7 +60,7 @@ class Calibration:
     """
 
     size: tuple[int, int] = (1024, 1024)
-    """(height, width) in pixels of the whole registered image; an int: square."""
+    """Height and width in pixels of the whole registered image, or one number for a square."""
     scale: float | None = None
     """Arcsec per pixel of that image; by default a full frame fits into it."""
     radius: float | None = None

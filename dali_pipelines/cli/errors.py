@@ -22,6 +22,9 @@ EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 
 flags: dict[str, bool] = {}
 """Flags of the command that runs, and whether each is a bool; `parse` notes them."""
+settings: dict[str, str] = {}
+"""Flags of the command that runs, by the settings of the library that they set."""
+_WRONG = re.compile(r"\w+(?= (?:must|needs)\b)")
 _SETTING = re.compile(
     r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
 )
@@ -122,6 +125,9 @@ def in_flags(message: str) -> str:
     ``outside='fill'`` is ``--outside=fill``, and ``crop=(3, 4)`` is ``--crop 3 4``. Names of files
     that look so stay.
     """
+    if wrong := _WRONG.match(message):
+        flag = settings.get(wrong[0], wrong[0])
+        message = f"--{flag}{message[wrong.end() :]}" if flag in flags else message
     if "pipeline" in flags:
         message = re.sub(r"\b(aia|fits|jpeg)_pipeline reads", r"--pipeline=\1 reads", message)
     return _SETTING.sub(_in_flags, message)

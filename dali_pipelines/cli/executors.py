@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import Refusal, refusing
-from dali_pipelines.cli.own_flags import function_of
+from dali_pipelines.cli.flag_types import function_of
 from dali_pipelines.parallel.worker import WorkerError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from importlib import import_module
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import Parser
 from dali_pipelines.runtime.version import own_version
+from readers.messages import did_you_mean
 
 COMMANDS = {
     "run": "iterate an archive, alone or under torchrun, and report speed and what limits it",
@@ -41,12 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {own_version()}")
     parser.add_argument(
-        "command",
-        choices=COMMANDS,
-        metavar="COMMAND",
-        help="one of these; COMMAND --help lists its flags",
+        "command", metavar="COMMAND", nargs="?", help="one of these; COMMAND --help lists its flags"
     )
-    name: str = parser.parse_args(argv[:1]).command
+    name: str | None = parser.parse_args(argv[:1]).command
+    if name is None:
+        parser.print_help()
+        return 0
+    if name not in COMMANDS:
+        asked = did_you_mean(name, COMMANDS)
+        parser.error(f"no command {name!r}: {asked}Available commands: {', '.join(COMMANDS)}")
 
     @command(name)
     def run(argv: Sequence[str] | None = None) -> int:

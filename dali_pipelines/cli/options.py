@@ -1,4 +1,4 @@
-"""Command lines: the fields of a frozen dataclass as arguments and as keys of a TOML file."""
+"""Command lines: the fields of a frozen dataclass as flags, and as keys of a TOML file."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ import dataclasses
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from dali_pipelines.cli import errors
 from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.flag_types import number_or_share
 from dali_pipelines.cli.paths import at_home
+from dali_pipelines.keywords import field_docs
+from readers.messages import did_you_mean
 
 Config = TypeVar("Config")
+_METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
 def option(
@@ -32,13 +39,162 @@ def option(
     is another name, e.g. ``-o``. What is `positional` has no flag, and must be given. All else is
     for ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
     """
+    if isinstance(default, bool):
+        argparse_options["action"] = argparse.BooleanOptionalAction
+    elif default is not None:
+        argparse_options.setdefault("type", type(default))
+        if isinstance(default, int) and "choices" not in argparse_options:
+            argparse_options.setdefault("metavar", "N")
+    argparse_options["help"] = _help_of(help_text, default)
+    flag = {"short": short, "positional": positional, "options": argparse_options}
+    return dataclasses.field(default=default, metadata=flag)
+
+
+def settings_of(
+    declared: type[Any],
+    names: str,
+    *,
+    hints: type[Any] | None = None,
+    renamed: Mapping[str, str] | None = None,
+    **changes: Mapping[str, Any],
+) -> Any:
+    """Declare a field that gathers settings of the library, a flag for each: those that are given.
+
+    Parameters
+    ----------
+    declared : type
+        Dataclass that declares them: types, defaults, and descriptions.
+    names : str
+        Their names, with blanks between them.
+    hints : type, optional
+        TypedDict with the types that are taken, if they differ from those of the fields.
+    renamed : mapping of str to str, optional
+        Names of flags that differ from those of the settings.
+    **changes
+        Options of ``ArgumentParser.add_argument`` by setting, in place of what the type tells.
+    """
     metadata = {
-        "help": help_text,
-        "short": short,
-        "positional": positional,
-        "argparse": argparse_options,
+        "declared": declared,
+        "hints": hints or declared,
+        "names": names.split(),
+        "renamed": dict(renamed or {}),
+        "changes": changes,
     }
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default_factory=dict, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag, or a positional argument."""
+
+    name: str
+    options: Mapping[str, Any]
+    """For ``ArgumentParser.add_argument``."""
+    short: str | None = None
+    positional: bool = False
+    setting: tuple[str, str] | None = None
+    """Field that gathers it, and name of the setting there."""
+    may_be_one: bool = False
+    """Whether a single value is that, and not a tuple of one."""
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is a pair of flags, without a value."""
+        return "action" in self.options
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        return self.positional or bool(self.options.get("required"))
+
+
+def flags_of(config_class: type[Any]) -> list[Flag]:
+    """Return the flags of a configuration."""
+    return [flag for field in dataclasses.fields(config_class) for flag in _flags(field)]
+
+
+def given_flags(config: Any, *names: str) -> dict[str, Any]:
+    """Return the values of a configuration by flag; of settings of the library, those given.
+
+    With names of fields, these only.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        if names and field.name not in names:
+            continue
+        value = getattr(config, field.name)
+        if "declared" not in field.metadata:
+            found[field.name] = value
+        else:
+            renamed = field.metadata["renamed"]
+            found |= {renamed.get(name, name): one for name, one in value.items()}
+    return found
+
+
+def _flags(field: dataclasses.Field[Any]) -> Iterator[Flag]:
+    told = field.metadata
+    if "declared" not in told:
+        yield Flag(field.name, told["options"], told["short"], told["positional"])
+        return
+    declared = {one.name: one for one in dataclasses.fields(told["declared"])}
+    hints, docs = typing.get_type_hints(told["hints"]), field_docs(told["declared"])
+    for name in told["names"]:
+        default = declared[name].default
+        changes = told["changes"].get(name, {})
+        options = {
+            **({} if "type" in changes else _options_of(hints[name])),
+            "help": _help_of(docs.get(name, ""), default),
+            **changes,
+        }
+        yield Flag(
+            told["renamed"].get(name, name),
+            options,
+            setting=(field.name, name),
+            may_be_one=bool({int, float} & {*_kinds(hints[name])}),
+        )
+
+
+def _help_of(text: str, default: Any) -> str:
+    """Return the help of a flag: text of a docstring, and the default."""
+    text = " ".join(text.replace("`", "").split()).rstrip(".")
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    if default in (None, "", (), dataclasses.MISSING) or default is False:
+        return text
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+    return f"{text} (default: {shown})"
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """Return the types that a hint allows, but None."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return [one for one in typing.get_args(hint) if one is not type(None)] if is_union else [hint]
+
+
+def _options_of(hint: Any) -> dict[str, Any]:
+    """Return the options of argparse for the type of a setting."""
+    kinds = _kinds(hint)
+    plain = [one for one in kinds if one in (int, float, str, bool)]
+    several = [one for one in kinds if typing.get_origin(one) in (tuple, Sequence)]
+    literals = [one for one in kinds if typing.get_origin(one) is Literal]
+    choices = [each for one in literals for each in typing.get_args(one)]
+    if bool in plain:
+        return {"action": argparse.BooleanOptionalAction}
+    if several:
+        items = typing.get_args(several[0])
+        is_fixed = not plain and Ellipsis not in items and len(items) > 1
+        kind = items[0]
+        if typing.get_origin(kind) is Literal:
+            return {"nargs": "+", "choices": typing.get_args(kind)}
+        return {
+            "nargs": len(items) if is_fixed else "+",
+            "type": kind,
+            "metavar": ("LEAST", "MOST") if is_fixed else _METAVARS[kind],
+        }
+    if choices:
+        known = [one for one in choices if one is not None]
+        return {"choices": known, "type": type(known[0])}
+    return {"type": plain[0], "metavar": _METAVARS[plain[0]]}
 
 
 def parse(
@@ -51,48 +207,71 @@ def parse(
 ) -> Config:
     """Make a configuration of flags and of the file that ``--config`` names; flags win.
 
-    The class is a frozen dataclass, whose fields `option` made. Its GROUPS, if it has them, are the
-    titles of ``--help`` and the names of the flags below each. `defaults` takes the settings that
-    are given, and returns flags that all of them override. `translate` takes the settings of a
-    file, and returns them by the names that they have here.
+    The class is a frozen dataclass, whose fields `option` and `settings_of` made. Its GROUPS, if it
+    has them, are the titles of ``--help`` and the names of the flags below each, and COMMON the
+    names that ``-h`` lists. `defaults` takes the settings that are given, and returns flags that
+    all of them override. `translate` takes the settings of a file, and returns them by the names
+    that they have here.
 
     Raises
     ------
     Refusal
         If something is wrong with the flags or the file.
     """
-    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
-    names = [field.name for field in fields]
-    errors.flags = {field.name: str(field.type).startswith("bool") for field in fields}
-    argv = _underscored(sys.argv[1:] if argv is None else argv, names)
+    flags = {flag.name: flag for flag in flags_of(config_class)}
+    errors.flags = {flag.name: flag.is_switch for flag in flags.values()}
+    errors.settings = {each.setting[1]: each.name for each in flags.values() if each.setting}
+    argv = _underscored(sys.argv[1:] if argv is None else argv, flags)
     path = config_file(argv)
-    # What must be given may stand in the file.
-    parser = _parser(config_class, description, name, partial=path is not None)
-    flags = vars(parser.parse_args(argv))
+    # What must be given may be in the file.
+    parser = _parser(config_class, flags, description, name, partial=path is not None)
+    from_argv = vars(parser.parse_args(argv))
     try:
-        from_file = {} if path is None else _from_file(parser, path, fields, translate)
-        given = {**from_file, **flags}
+        from_file = {} if path is None else _from_file(parser, path, flags, translate)
+        given = {**from_file, **from_argv}
         first = defaults(given)
-        settings = {**(vars(parser.parse_args(first)) if first else {}), **given}
-        settings.pop("config", None)
-        if missing := [field.name for field in fields if _is_missing(field, settings)]:
+        given = {**(vars(parser.parse_args(first)) if first else {}), **given}
+        given.pop("config", None)
+        required = [name for name, flag in flags.items() if flag.is_required]
+        if missing := [one for one in required if not given.get(one)]:
             parser.error(f"the following arguments are required: {', '.join(missing)}")
-        return config_class(**{name: at_home(value) for name, value in settings.items()})
+        return config_class(**gathered(config_class, given))
     except (OSError, ValueError) as error:
         parser.error(one_line(error))
 
 
+def gathered(config_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of flags by field; a field of `settings_of` gathers those of its settings."""
+    flags = {flag.name: flag for flag in flags_of(config_class)}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        value = at_home(value)
+        if (setting := flags[name].setting) is None:
+            found[name] = value
+            continue
+        if isinstance(value, list):
+            value = value[0] if flags[name].may_be_one and len(value) == 1 else tuple(value)
+        found.setdefault(setting[0], {})[setting[1]] = value
+    return found
+
+
 def config_file(argv: Sequence[str] | None) -> str | None:
     """Return the file that ``--config`` names."""
-    only_file = Parser(add_help=False)
+    only_file = Parser(with_help=False)
     only_file.add_argument("--config")
     found, _ = only_file.parse_known_args(sys.argv[1:] if argv is None else argv)
     return None if found.config is None else str(at_home(found.config))
 
 
-def _parser(config_class: type[Any], description: str | None, name: str, partial: bool) -> Parser:
+def _parser(
+    config_class: type[Any],
+    flags: Mapping[str, Flag],
+    description: str | None,
+    name: str,
+    partial: bool,
+) -> Parser:
     groups: Mapping[str, str] = getattr(config_class, "GROUPS", {})
-    fields = {field.name: field for field in dataclasses.fields(config_class)}
+    left = dict(flags)
     parser = Parser(
         prog=f"dali-pipelines {name}",
         usage="%(prog)s [--help] [--config FILE.toml] [FLAG ...]" if groups else None,
@@ -100,18 +279,19 @@ def _parser(config_class: type[Any], description: str | None, name: str, partial
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        common=getattr(config_class, "COMMON", "").split(),
     )
     parser.add_argument("--config", metavar="FILE.toml", help="take settings from this file")
     for title, names in groups.items():
         group = parser.add_argument_group(title)
-        for name in names.split():
-            _add(group, fields.pop(name), partial)
-    for field in fields.values():
-        _add(parser, field, partial)
+        for each in names.split():
+            _add(group, left.pop(each), partial)
+    for flag in left.values():
+        _add(parser, flag, partial)
     return parser
 
 
-def _underscored(argv: Sequence[str], names: Sequence[str]) -> list[str]:
+def _underscored(argv: Sequence[str], names: Iterable[str]) -> list[str]:
     """Return the arguments with ``--two-words`` spelt ``--two_words``, as older releases had it."""
     flags = {f"--{name.replace('_', '-')}": f"--{name}" for name in names}
     split = (word.partition("=") for word in argv)
@@ -121,12 +301,12 @@ def _underscored(argv: Sequence[str], names: Sequence[str]) -> list[str]:
 def _from_file(
     parser: Parser,
     path: str,
-    fields: Sequence[dataclasses.Field[Any]],
+    flags: Mapping[str, Flag],
     translate: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
     text = Path(path).read_bytes()
     try:
-        arguments = _arguments(translate(tomllib.loads(text.decode())), fields)
+        arguments = _arguments(translate(tomllib.loads(text.decode())), flags)
         return vars(parser.parse_args(arguments))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
@@ -134,73 +314,81 @@ def _from_file(
         raise Refusal(f"{path}: {error}") from None
 
 
-def _arguments(settings: Mapping[str, Any], fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
+def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[str]:
     """Return the settings of a TOML file as arguments."""
-    known = {field.name: field for field in fields}
     if unknown := sorted(set(settings) - set(known)):
-        from readers.messages import did_you_mean
-
         raise ValueError(
             f"unknown keys {', '.join(unknown)}; {did_you_mean(unknown[0], known)}"
             f"known are {', '.join(sorted(known))}"
         )
-    flags: list[str] = []
+    arguments: list[str] = []
     positional: list[str] = []
     for name, value in settings.items():
-        options = known[name].metadata["argparse"]
-        is_switch = isinstance(known[name].default, bool) or "action" in options
-        if is_switch != isinstance(value, bool):
-            expected = "true or false" if is_switch else "a value or several"
+        flag = known[name]
+        if flag.is_switch != isinstance(value, bool):
+            expected = "true or false" if flag.is_switch else "a value or several"
             raise ValueError(f"{name} must be {expected}, got {value!r}")
         values = value if isinstance(value, list) else [value]
-        kind = options.get("type", type(known[name].default))
-        if kind in (int, float, number_or_share) and any(isinstance(one, str) for one in values):
+        is_number = flag.options.get("type") in (int, float, number_or_share)
+        if is_number and any(isinstance(one, str) for one in values):
             raise ValueError(f"{name} must be a number, without quotes, got {value!r}")
         texts = list(map(str, values))
-        if known[name].metadata["positional"]:
+        if flag.positional:
             positional += texts
-        elif is_switch:
-            flags.append(f"--{name}" if value else f"--no-{name}")
-        elif "nargs" in options:
-            flags += [f"--{name}", *texts]
+        elif flag.is_switch:
+            arguments.append(f"--{name}" if value else f"--no-{name}")
+        elif "nargs" in flag.options:
+            arguments += [f"--{name}", *texts]
         else:
-            flags.append(f"--{name}={','.join(texts)}")
-    return [*flags, "--", *positional] if positional else flags
+            arguments.append(f"--{name}={','.join(texts)}")
+    return [*arguments, "--", *positional] if positional else arguments
 
 
-def _is_missing(field: dataclasses.Field[Any], settings: Mapping[str, Any]) -> bool:
-    needed = field.metadata["positional"] or field.metadata["argparse"].get("required")
-    return bool(needed) and not settings.get(field.name)
-
-
-def _add(parser: argparse._ActionsContainer, field: dataclasses.Field[Any], partial: bool) -> None:
+def _add(parser: argparse._ActionsContainer, flag: Flag, partial: bool) -> None:
     """Add an argument; with `partial` none is required."""
-    options = dict(field.metadata["argparse"])
-    default = "" if field.default in (None, "") else f" (default: {field.default})"
-    options["help"] = field.metadata["help"] + default
-    if isinstance(field.default, bool):
-        options["action"] = argparse.BooleanOptionalAction
-    elif field.default is not None:
-        options.setdefault("type", type(field.default))
+    options = dict(flag.options)
     if partial:
         options.pop("required", None)
-    if field.metadata["positional"]:
+    if flag.positional:
         if partial:
             options["nargs"] = "*" if options.get("nargs") else "?"
-        options.setdefault("metavar", field.name.upper())
-        parser.add_argument(field.name, **options)
+        options.setdefault("metavar", flag.name.upper())
+        parser.add_argument(flag.name, **options)
     else:
-        names = filter(None, (field.metadata["short"], f"--{field.name}"))
+        names = filter(None, (flag.short, f"--{flag.name}"))
         parser.add_argument(*names, **options)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises a Refusal, and names the flags that are near to an unknown one."""
+    """A parser that raises a Refusal, and names the flags that are near to an unknown one.
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    With names of `common` arguments, ``-h`` lists these only, and ``--help`` all of them.
+    """
+
+    def __init__(
+        self, *, common: Sequence[str] = (), with_help: bool = True, **options: Any
+    ) -> None:
+        super().__init__(**options, add_help=False)
+        self._common = common
+        if with_help:
+            short = [] if common else ["-h"]
+            self.add_argument(*short, "--help", action="help", help="show this help, and exit")
+        if common:
+            self.add_argument("-h", action=_ShortHelp, help="show the most useful flags, and exit")
         # With exponents and units, which argparse takes for flags: --mean -1e-5, --offsets -1h,0.
         self._negative_number_matcher = re.compile(r"^-\.?\d")
+
+    def format_short_help(self) -> str:
+        """Return the beginning of the help, with its examples, and the arguments in `common`."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text("\n\n".join((self.description or "").split("\n\n")[:2]))
+        by_name = {action.dest: action for action in self._actions}
+        formatter.start_section("flags")
+        formatter.add_arguments([by_name[name] for name in self._common])
+        formatter.end_section()
+        formatter.add_text(f"All flags: {self.prog} --help")
+        return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise a Refusal."""
@@ -210,8 +398,6 @@ class Parser(argparse.ArgumentParser):
         """Parse all arguments; what is left over is an error."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            from readers.messages import did_you_mean
-
             flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
             asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
@@ -222,90 +408,12 @@ class Parser(argparse.ArgumentParser):
         print(message, end="", file=file, flush=True)
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a type for `option`: integers from `least` on."""
+class _ShortHelp(argparse.Action):
+    """Prints the most useful flags, and ends the program."""
 
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected an integer from {least} on, got {text!r}")
-        return int(text)
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
 
-    return number
-
-
-def number_of_bytes(text: str) -> int:
-    """Read a number of bytes of the command line, as 200GB, 1.5TB or 4096."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected bytes, as 200GB or 1.5TB, got {text!r}")
-    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
-
-
-def number_or_share(text: str) -> float:
-    """Read an int, or a float where there is a point or an exponent."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
-def number_or(word: str) -> Callable[[str], int | str]:
-    """Return a type for `option`: numbers from 0 on, or a word."""
-
-    def number(text: str) -> int | str:
-        if text != word and not text.isdecimal():
-            raise argparse.ArgumentTypeError(f"expected a number or {word}, got {text!r}")
-        return text if text == word else int(text)
-
-    return number
-
-
-def hdu_name(text: str) -> int | str | tuple[str, int]:
-    """Read an HDU of the command line: a number, EXTNAME, or EXTNAME,EXTVER."""
-    name, comma, version = text.rpartition(",")
-    if text.isdecimal():
-        return int(text)
-    if not text.strip() or text.startswith("-") or (comma and not version.strip().isdecimal()):
-        raise argparse.ArgumentTypeError(
-            f"expected the number of an HDU, its EXTNAME, or EXTNAME,EXTVER, got {text!r}"
-        )
-    return (name, int(version)) if comma else text
-
-
-def named_hdu(text: str) -> tuple[str, Any]:
-    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N, counted from the row's.
-
-    Returns
-    -------
-    tuple
-        The name, and what `fits_pipeline` takes as its HDU.
-    """
-    name, equals, hdu = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=HDU, such as dq=DQ, got {text!r}")
-    if hdu[:1] in ("+", "-") and hdu[1:].isdecimal():
-        from readers.fits.several.hdu import Hdu
-
-        return name, Hdu(relative=int(hdu))
-    return name, hdu_name(hdu)
-
-
-def plane_numbers(text: str) -> tuple[int, ...] | str:
-    """Read planes of the command line: all, or numbers as 0,2,3."""
-    numbers = [part.strip() for part in text.split(",")]
-    if text == "all":
-        return text
-    if not all(number.isdecimal() for number in numbers):
-        raise argparse.ArgumentTypeError(f"expected all, or numbers as 0,2,3, got {text!r}")
-    return tuple(map(int, numbers))
-
-
-def fractions(text: str) -> dict[str, float]:
-    """Read fractions of the command line, as train=0.9,val=0.1."""
-    words = [re.fullmatch(r"\s*([\w-]+)=(\d*\.?\d+)\s*", word) for word in text.split(",")]
-    found = {word[1]: float(word[2]) for word in words if word}
-    if len(found) < len(words):
-        raise argparse.ArgumentTypeError(
-            f"expected names, each once, and shares, as train=0.9,val=0.1, got {text!r}"
-        )
-    return found
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        parser._print_message(parser.format_short_help(), sys.stdout)
+        parser.exit()

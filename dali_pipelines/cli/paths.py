@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
@@ -122,8 +122,11 @@ def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) 
     for those in `paths`, and for `resume`, which may be the `state` that is written. All but `out`
     and `output` are tables and reports, which must not replace images. See `check_unread`, too.
     """
-    names = [field.name for field in fields(config) if field.name not in (*paths, "resume")]
-    read = {"config": config_file, **{name: getattr(config, name) for name in names}}
+    from dali_pipelines.cli.options import given_flags
+
+    given = given_flags(config)
+    names = given.keys() - {*paths, "resume"}
+    read = {"config": config_file, **{name: given[name] for name in names}}
     flags: dict[Hashable, str] = {}
     for name, values in read.items():
         for value in values if isinstance(values, list | tuple) else [values]:

@@ -10,44 +10,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
-from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, check_finite, pair
-from dali_pipelines.cli.options import (
-    named_hdu,
-    number_of_bytes,
-    number_or,
-    number_or_share,
-    option,
-)
-from dali_pipelines.cli.own_flags import OwnFlags
+from dali_pipelines.cli.flag_types import named_hdu, number_of_bytes, number_or, number_or_share
+from dali_pipelines.cli.options import option
 from dali_pipelines.cli.paths import location
-from dali_pipelines.cli.shared_flags import (
-    DeviceFlags,
-    HduFlags,
+from dali_pipelines.cli.pipeline_flags import (
     PipelineFlags,
-    StorageFlags,
+    calibration_settings,
     factory_of,
+    image_settings,
     suffixes_of,
 )
+from dali_pipelines.cli.shared_flags import DeviceFlags
 from dali_pipelines.runtime.cgroup import whole_cores
 from dali_pipelines.runtime.ranks import Ranks
-from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
 
 
-_COUNTS = (
-    *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
-    *("epochs", "epoch_steps", "max_batches", "prefetch", "block_rows", "read_threads"),
-)
+_COUNTS = ("num_read_processes", "num_gpus", "num_threads", "epochs", "max_batches")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(
-    StorageFlags, HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags
-):
+class RunConfig(DeviceFlags, PipelineFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
+    COMMON: ClassVar[str] = (
+        "data pipeline num_read_processes batch_size num_gpus crop window flip mean std epochs "
+        "bad_sample config"
+    )
     GROUPS: ClassVar[Mapping[str, str]] = {
         "data": "data pipeline hdu planes hdus bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
@@ -81,12 +72,6 @@ class RunConfig(
         nargs="+",
         metavar="NAME=HDU",
     )
-    columns: tuple[str, ...] | None = option(
-        None,
-        "columns of the Index to deliver, of numbers, text or lists; --audit notes them, too",
-        nargs="+",
-        metavar="COLUMN",
-    )
     num_read_processes: int | Literal["auto"] = option(
         4,
         "reader processes in all, shared out over the shards; auto: as many as a short measurement "
@@ -97,41 +82,15 @@ class RunConfig(
     batch_size: int = option(16, "samples per shard and step")
     num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
     num_threads: int | None = option(
-        None, "DALI threads per shard (default: cores / shards)", type=int
-    )
-    mean: tuple[float, ...] | None = option(
-        None, "subtract, one or per channel", type=float, nargs="+", metavar="X"
-    )
-    std: tuple[float, ...] | None = option(
-        None, "divide by, one or per channel", type=float, nargs="+", metavar="X"
-    )
-    size: tuple[int, ...] | None = option(
-        None,
-        "aia: size of the whole registered image, height and width or one "
-        "(default: the preset's, or 1024)",
-        type=int,
-        nargs="+",
-        metavar="PIXELS",
+        None, "DALI threads per shard (default: cores / shards)", type=int, metavar="N"
     )
     shuffle: bool | None = option(
         None,
         "a new order in each epoch (default: yes, but not in mode eval)",
         action=argparse.BooleanOptionalAction,
     )
-    block_rows: int | None = option(
-        None, "shuffle blocks of so many neighbouring rows, which stay near each other", type=int
-    )
-    weights: str | None = option(
-        None,
-        "draw rows in proportion to this column of the Index, with replacement",
-        metavar="COLUMN",
-    )
     epochs: int = option(1, "times to go through the data")
-    epoch_steps: int | None = option(
-        None, "steps of an epoch (default: those of one pass through the data)", type=int
-    )
     max_batches: int | None = option(None, "stop after this many steps", type=int)
-    tail: str = option("partial", "last step of an epoch", choices=("partial", "fill", "drop"))
     bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
     max_bad: float | None = option(
         None,
@@ -140,25 +99,16 @@ class RunConfig(
         metavar="NUMBER",
     )
     rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
-    read_timeout: float | None = option(
-        None, "seconds after which a read is given up, and its file is a bad one", type=float
-    )
     restart_readers: int = option(0, "times to continue after a reader process has died")
-    start_method: str = option(
-        "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
+    settings: dict[str, Any] = image_settings(
+        "columns mean std weights tail block_rows epoch_steps read_timeout start_method prefetch "
+        "cache cache_bytes read_threads",
+        columns={"metavar": "COLUMN"},
+        weights={"metavar": "COLUMN"},
+        cache={"metavar": "FOLDER"},
+        cache_bytes={"type": number_of_bytes, "metavar": "BYTES"},
     )
-    cache: str | None = option(
-        None, "keep the bytes of objects here, on local disk", metavar="FOLDER"
-    )
-    cache_bytes: int | None = option(
-        None, "of the cache, at most, as 200GB", type=number_of_bytes, metavar="BYTES"
-    )
-    read_threads: int | None = option(
-        None, "samples that a reader reads at the same time (default: 16 of URLs, else 1)", type=int
-    )
-    prefetch: int | None = option(
-        None, "batches kept ready (default: 2, or 1 where a batch is large)", type=int
-    )
+    calibration_settings: dict[str, Any] = calibration_settings("size")
     report: str | None = option(None, "write what was measured", metavar="FILE.json")
     audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
     state: str | None = option(
@@ -167,31 +117,21 @@ class RunConfig(
     resume: str | None = option(None, "continue from there", metavar="FILE.json")
 
     def __post_init__(self) -> None:
-        StorageFlags.__post_init__(self)
-        PipelineFlags.__post_init__(self)
-        ImageFlags.__post_init__(self)
-        if self.shuffle is None:
-            object.__setattr__(self, "shuffle", self.mode != "eval")
+        super().__post_init__()
         for name in _COUNTS:
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
-        check_finite(self, ("mean", "std", "max_bad", "read_timeout"))
         if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
             raise ValueError("--planes takes numbers or all, not both")
-        if self.mode == "eval" and self.resume is not None:
+        if self.pipeline_config.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch again")
         names = [name for name, _ in self.hdus or ()]
         if len(set(names)) < len(names):
             raise ValueError(f"--hdus takes each name once, got {' '.join(names)}")
-        for name in ("hdu", "planes", "hdus"):
+        for name in ("planes", "hdus"):
             if self.pipeline != "fits" and getattr(self, name) is not None:
                 raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
-
-    def calibration_settings(self) -> dict[str, Any]:
-        """Return the settings of a `dali_pipelines.Calibration` that are given."""
-        given = {} if self.size is None else {"size": pair("size", self.size)}
-        return super().calibration_settings() | given
 
     def least_readers(self, shards: int) -> int:
         """Return the number of reader processes, with auto one for each shard."""
@@ -199,23 +139,16 @@ class RunConfig(
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""
-        targets = self.targets()
+        settings = super().pipeline_settings()
+        shuffle: bool | str | None = self.shuffle
+        if "block_rows" in settings and shuffle is not False:
+            shuffle = "blocks"
         return {
-            **self.image_settings(),
-            **self.own_settings(),
-            **({"targets": targets} if targets else {}),
-            "columns": tuple(self.columns or ()),
-            "mean": self.mean,
-            "std": self.std,
+            **settings,
+            "batch_size": self.batch_size,
+            "shuffle": shuffle,
             "num_threads": self.num_threads or max(1, whole_cores() // self.num_gpus),
-            "start_method": self.start_method,
-            "prefetch": self.prefetch,
             "num_epochs": self.epochs,
-            "read_timeout": self.read_timeout,
-            "storage": self.storage,
-            "cache": self.cache,
-            "cache_bytes": self.cache_bytes,
-            "read_threads": self.read_threads,
         }
 
 
@@ -223,12 +156,6 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     """Make the Loader that the flags describe."""
     from dali_pipelines import Loader
 
-    columns = index.table.column_names
-    if config.weights is not None and config.weights not in columns:
-        raise ValueError(
-            f"--weights={config.weights}: {did_you_mean(config.weights, columns)}the Index has "
-            f"{', '.join(columns)}"
-        )
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
@@ -239,15 +166,8 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     return Loader(
         factory_of(config.pipeline),
         index,
-        batch_size=config.batch_size,
         num_read_processes=config.least_readers(len(devices)),
         devices=devices,
-        seed=config.seed,
-        shuffle="blocks" if config.shuffle and config.block_rows else bool(config.shuffle),
-        block_rows=config.block_rows,
-        weights=config.weights,
-        epoch_steps=config.epoch_steps,
-        tail=config.tail,  # type: ignore[arg-type]
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         max_bad=config.max_bad,
         restart_readers=config.restart_readers,

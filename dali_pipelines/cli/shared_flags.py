@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_pipelines.cli.options import at_least, hdu_name, option
+from dali_pipelines.cli.flag_types import at_least, hdu_name
+from dali_pipelines.cli.options import option, settings_of
 from dali_pipelines.cli.paths import location
 from dali_pipelines.runtime.cgroup import whole_cores
 from readers.places.storage import Storage
 
 if TYPE_CHECKING:
-    from dali_pipelines import Calibration, ReaderPipeline
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +36,14 @@ class FileFlags:
 class StorageFlags:
     """Flags for requests of remote objects; none for secrets, which ps would list."""
 
-    endpoint: str | None = option(
-        None, "S3 server other than AWS (default: AWS_ENDPOINT_URL)", metavar="URL"
+    storage_settings: dict[str, Any] = settings_of(
+        Storage,
+        "endpoint region profile anonymous retries timeout concurrency",
+        renamed={"timeout": "request_timeout"},
+        endpoint={"metavar": "URL"},
+        region={"metavar": "NAME"},
+        profile={"metavar": "NAME"},
     )
-    region: str | None = option(
-        None, "region of the bucket (default: AWS_REGION, or the profile's)", metavar="NAME"
-    )
-    profile: str | None = option(
-        None, "section of ~/.aws/credentials (default: AWS_PROFILE)", metavar="NAME"
-    )
-    anonymous: bool = option(Storage.anonymous, "no credentials, for public buckets")
-    retries: int = option(Storage.retries, "times that a request is tried again")
-    request_timeout: float = option(
-        Storage.timeout, "seconds until a request fails, its retries included"
-    )
-    concurrency: int = option(Storage.concurrency, "requests of a process at the same time")
 
     def __post_init__(self) -> None:
         _ = self.storage  # to check it
@@ -58,18 +51,7 @@ class StorageFlags:
     @cached_property
     def storage(self) -> Storage:
         """The settings as the library takes them."""
-        try:
-            return Storage(
-                anonymous=self.anonymous,
-                endpoint=self.endpoint,
-                region=self.region,
-                profile=self.profile,
-                retries=self.retries,
-                timeout=self.request_timeout,
-                concurrency=self.concurrency,
-            )
-        except ValueError as error:  # which begins with the name of the setting
-            raise ValueError(f"--{str(error).replace('timeout', 'request_timeout', 1)}") from error
+        return Storage(**self.storage_settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,67 +142,3 @@ class TableFlags:
     correction_table: str | None = option(
         None, "aia: divide by the degradation in this response table", metavar="FILE"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PipelineFlags(TableFlags):
-    """The pipeline, and the calibration of AIA and HMI in it."""
-
-    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
-    preset: str | None = option(
-        None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
-    )
-    order: int | None = option(
-        None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
-    )
-    exposure: bool | None = option(
-        None,
-        "aia: divide by the exposure time (default: as the preset says, or not)",
-        action=argparse.BooleanOptionalAction,
-    )
-    psf: tuple[int, ...] | None = option(
-        None,
-        "aia: deconvolve these channels, which all files must be of",
-        type=int,
-        nargs="+",
-        metavar="ANGSTROM",
-    )
-
-    def __post_init__(self) -> None:
-        for name in self.calibration_settings():
-            if self.pipeline != "aia":
-                raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
-
-    def calibration_settings(self) -> dict[str, Any]:
-        """Return the settings of a `dali_pipelines.Calibration` that are given."""
-        names = ("preset", "order", "pointing_table", "correction_table", "exposure", "psf")
-        settings = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in settings.items() if value is not None}
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """Calibration of AIA and HMI frames; None for other pipelines."""
-        if self.pipeline != "aia":
-            return None
-        from dali_pipelines import Calibration
-
-        return Calibration.of(**self.calibration_settings())
-
-
-def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
-    """Return the pipeline factory of a ``--pipeline``."""
-    from dali_pipelines import aia_pipeline, fits_pipeline, jpeg_pipeline
-
-    factories: dict[str, Callable[..., ReaderPipeline]] = {
-        "fits": fits_pipeline,
-        "jpeg": jpeg_pipeline,
-        "aia": aia_pipeline,
-    }
-    return factories[pipeline]
-
-
-def suffixes_of(pipeline: str) -> Sequence[str]:
-    """Return the suffixes of the files that a ``--pipeline`` reads."""
-    from readers.index.table import SUFFIXES
-
-    return SUFFIXES["jpeg" if pipeline == "jpeg" else "fits"]

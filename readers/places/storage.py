@@ -17,28 +17,6 @@ class Storage:
     ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from ``~/.aws/credentials``, or
     from the metadata of its instance, so that no pickle, state or log holds them.
 
-    Parameters
-    ----------
-    anonymous : bool
-        Send requests without a signature, for public buckets.
-    endpoint : str, optional
-        URL of an S3 server other than AWS, e.g. ``"http://localhost:9000"``; by default
-        ``AWS_ENDPOINT_URL``, else AWS.
-    region : str, optional
-        AWS region of the bucket; by default ``AWS_REGION``, else that of the profile, else
-        us-east-1.
-    profile : str, optional
-        Section of ``~/.aws/credentials`` and ``~/.aws/config``; by default ``AWS_PROFILE``, else
-        "default".
-    retries : int
-        How often a request is tried again after errors 5xx and 429, lost connections and missing
-        answers. Pauses grow from 0.1 s to 1 s.
-    timeout : float
-        Seconds without an answer after which a request fails, with its retries. While the bytes of
-        an answer keep coming it may take ten times as long.
-    concurrency : int
-        Requests of one process at the same time.
-
     Raises
     ------
     ValueError
@@ -46,12 +24,23 @@ class Storage:
     """
 
     anonymous: bool = False
+    """Send requests without a signature, for public buckets."""
     endpoint: str | None = None
+    """URL of an S3 server other than AWS, e.g. ``http://localhost:9000``; by default
+    AWS_ENDPOINT_URL, else AWS."""
     region: str | None = None
+    """AWS region of the bucket; by default AWS_REGION, else that of the profile, else us-east-1."""
     profile: str | None = None
+    """Section of ``~/.aws/credentials`` and ``~/.aws/config``; by default AWS_PROFILE, else
+    "default"."""
     retries: int = 10
+    """How often a request is tried again after errors 5xx and 429, lost connections and missing
+    answers. Pauses grow from 0.1 s to 1 s."""
     timeout: float = 60.0
+    """Seconds without an answer after which a request fails, with its retries. While the bytes of
+    an answer keep coming it may take ten times as long."""
     concurrency: int = 32
+    """Requests of one process at the same time."""
 
     def __post_init__(self) -> None:
         check_bool("anonymous", self.anonymous)

@@ -77,7 +77,7 @@ def folders(job: Job) -> Finding:
         path = getattr(job.config, name)
         if path is not None:
             wanted[f"--{name}"] = Path(path).absolute().parent
-    if (cache := job.config.cache) is not None:
+    if (cache := job.config.pipeline_config.cache) is not None:
         wanted["--cache"] = Path(cache).absolute()
     found, lacking = [], ""
     for name, folder in wanted.items():
@@ -88,7 +88,8 @@ def folders(job: Job) -> Finding:
                 f"folders: {folder} cannot be written ({error.strerror})", f"set {name} to another"
             )
         found.append(f"{folder} ({free / 2**30:.1f} GiB free)")
-        if name == "--cache" and (nbytes := job.config.cache_bytes or 0) > free + _taken(folder):
+        nbytes = job.config.pipeline_config.cache_bytes or 0
+        if name == "--cache" and nbytes > free + _taken(folder):
             lacking = f"; less than --cache_bytes={nbytes / 1e9:.3g}GB, so that the disk gets full"
     words = f"folders: can be written, {', '.join(found)}{lacking}"
     return note(words) if lacking else ok(words)

@@ -127,7 +127,7 @@ class Job:
     @property
     def num_threads(self) -> int:
         """DALI's threads of a shard."""
-        return int(self.config.pipeline_settings()["num_threads"])
+        return self.config.pipeline_config.num_threads
 
     @property
     def index(self) -> Index:

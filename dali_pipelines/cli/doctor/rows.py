@@ -73,7 +73,7 @@ def rows(job: Job) -> Finding:
 
 def _must_be_even(job: Job) -> bool:
     """Return whether images of several sizes are an error; a transform may make one of them."""
-    config = job.config
+    config = job.config.pipeline_config
     return config.batch_size > 1 and config.ragged is None and config.transform is None
 
 

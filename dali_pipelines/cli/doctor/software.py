@@ -130,7 +130,7 @@ def cuda_libraries(job: Job) -> Finding:
 
 def start_method(job: Job) -> Finding:
     """Check the start method of readers against the state of CUDA."""
-    method = job.config.start_method
+    method = job.config.pipeline_config.start_method
     words = f"start method: {method}"
     if method != "fork":
         return ok(f"{words}, safe with CUDA")

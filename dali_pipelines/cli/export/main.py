@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dali_pipelines.cli.errors import command, refusing
-from dali_pipelines.cli.options import at_least, option, parse
+from dali_pipelines.cli.flag_types import at_least
+from dali_pipelines.cli.options import option, parse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,8 @@ from uuid import uuid4
 
 from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
 from dali_pipelines.cli.executors import executor_of
-from dali_pipelines.cli.options import at_least, option, parse
+from dali_pipelines.cli.flag_types import at_least
+from dali_pipelines.cli.options import option, parse
 from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
 from dali_pipelines.cli.shared_flags import ClusterFlags, FileFlags, ProcessFlags, TableFlags
 from dali_pipelines.parallel.process_pool import Crash

@@ -82,21 +82,21 @@ def choose_readers(
     ValueError
         If that would initialise CUDA before readers are forked.
     """
-    if config.start_method == "fork" and devices[0] is not None:
+    if config.pipeline_config.start_method == "fork" and devices[0] is not None:
         raise ValueError(
             "--num_read_processes=auto tries the GPU out, and after that no readers can be forked: "
             "use another --start_method, or give their number"
         )
-    threads = config.pipeline_settings()["num_threads"]
+    threads = config.pipeline_config.num_threads
     # Large batches say no more on a CPU, and take longer.
     size = config.batch_size if devices[0] is not None else 2 * threads
     trial = replace(
         config,
         batch_size=min(config.batch_size, size),
         num_threads=threads,
-        prefetch=1,  # so that the wait for the graph is all of its time
+        # So that the wait for the graph is all of its time.
+        settings={**config.settings, "prefetch": 1, "tail": "partial"},
         epochs=2,
-        tail="partial",
         bad_sample="skip",
         max_bad=None,
     )

@@ -23,7 +23,7 @@ def first_images(batch: Mapping[str, Any], config: RunConfig) -> list[tuple[int,
     rows, valid = batch["row"].tolist(), batch["valid"].tolist()
     found = [slot for slot, is_valid in enumerate(valid) if is_valid][:COUNT]
     images = [batch["image"][slot] for slot in found]
-    if config.ragged == "pad":
+    if config.pipeline_config.ragged == "pad":
         sizes = batch["size"].tolist()
         images = [
             image[..., : sizes[slot][0], : sizes[slot][1]]
@@ -65,6 +65,6 @@ def _displayable(image: torch.Tensor, config: RunConfig) -> torch.Tensor:
 
     std, mean = (
         torch.tensor(values).reshape(-1, 1, 1)
-        for values in (config.std or (1,), config.mean or (0,))
+        for values in (config.pipeline_config.std or (1,), config.pipeline_config.mean or (0,))
     )
     return image * std + mean

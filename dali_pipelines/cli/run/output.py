@@ -57,7 +57,7 @@ class Run:
     def __enter__(self) -> Run:
         """Open the audit file and the progress bar, and begin the range ``run``."""
         total = len(self.loader) * self.config.batch_size * self.loader.num_shards
-        if self.config.epoch_steps is None:
+        if self.config.pipeline_config.epoch_steps is None:
             total = min(len(self.loader.index), total)
         rows = total * self.config.epochs
         self._held.enter_context(nvtx.annotate("run", domain=DOMAIN))
@@ -68,7 +68,7 @@ class Run:
             file = OutputFile(self.config.audit)
             self._held.callback(file.close)
             self._audit = csv.writer(file)
-            self._audit.writerow((*AUDIT_HEADER, *(self.config.columns or ())))
+            self._audit.writerow((*AUDIT_HEADER, *self.config.pipeline_config.columns))
         self._bar = self._held.enter_context(
             tqdm(
                 total=rows // self.ranks.world_size,
@@ -119,7 +119,7 @@ class Run:
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
             self._bar.update(sum(valid))
             if self._audit is not None:
-                named = [listed(batch[name]) for name in self.config.columns or ()]
+                named = [listed(batch[name]) for name in self.config.pipeline_config.columns]
                 self._audit.writerows(
                     (epoch, step, shard, slot, row, self.loader.index.path(row), int(is_valid), *of)
                     for slot, (row, is_valid, *of) in enumerate(

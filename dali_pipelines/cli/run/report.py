@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.environment import hardware, versions
 from dali_pipelines.cli.errors import count, in_flags
+from dali_pipelines.cli.options import given_flags
 from dali_pipelines.cli.paths import write_file
 from dali_pipelines.cli.run.advice import advise
 from readers.messages import printable
@@ -33,7 +34,9 @@ def finish(run: Run, status: int) -> int:
         print(summary(report))
         run.draw()
     if run.config.report is not None:
-        write_file(run.config.report, json.dumps(report, indent=2) + "\n")
+        write_file(
+            run.config.report, json.dumps(report, indent=2, default=dataclasses.asdict) + "\n"
+        )
     # A rank alone may have had no part in a short run. After a stop the others may be gone.
     if not status and run.steps_done and not run.ranks.agree(run.loader.stats.samples > 0):
         return 1
@@ -53,7 +56,7 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
     share = samples / max(1, stats.samples)
     advice = None if measured is None else advise(measured, run.ranks.world_size)
     return {
-        "config": dataclasses.asdict(run.config),
+        "config": given_flags(run.config),
         "tables": tables(run.config.calibration),
         "versions": versions(),
         "hardware": hardware(),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, pair
-from dali_pipelines.cli.options import at_least, option
-from dali_pipelines.cli.own_flags import OwnFlags
+from dali_pipelines.cli.flag_types import at_least
+from dali_pipelines.cli.options import flags_of, option
+from dali_pipelines.cli.pipeline_flags import PipelineFlags, calibration_settings, image_settings
 from dali_pipelines.cli.run_config import RunConfig
-from dali_pipelines.cli.shared_flags import FileFlags, HduFlags, PipelineFlags, StorageFlags
+from dali_pipelines.cli.shared_flags import FileFlags
 
 COLUMNS = 6
 """Of a sheet, by default."""
@@ -21,11 +21,12 @@ _OTHER_IMAGES = {"planes", "hdus"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(
-    FileFlags, StorageFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags
-):
+class ShowConfig(FileFlags, PipelineFlags):
     """Flags of ``show``."""
 
+    COMMON: ClassVar[str] = (
+        "files output pipeline count draws crop window flip augment mask boxes preset config"
+    )
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sheet": "output count draws columns size captions each_augment before_after",
         "images": "pipeline hdu",
@@ -57,36 +58,19 @@ class ShowConfig(
         None, "columns of the Index to write under each image", nargs="+", metavar="COLUMN"
     )
     size: int = option(256, "of a picture on the sheet", type=at_least(64), metavar="PIXELS")
-    registered_size: tuple[int, ...] | None = option(
-        None,
-        "aia: size of the whole registered image, which is size of run and aia_pipeline: height "
-        "and width or one (default: the preset's, or 1024)",
-        type=int,
-        nargs="+",
-        metavar="PIXELS",
-    )
+    settings: dict[str, Any] = image_settings()
+    calibration_settings: dict[str, Any] = calibration_settings("registered_size")
 
     def __post_init__(self) -> None:
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
-        if self.registered_size is not None and self.pipeline != "aia":
-            raise ValueError(f"--registered_size is for --pipeline=aia, got {self.pipeline}")
-        StorageFlags.__post_init__(self)
-        PipelineFlags.__post_init__(self)
-        ImageFlags.__post_init__(self)
-        if self.hdu is not None and self.pipeline != "fits":
-            raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
+        super().__post_init__()
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
         if self.captions and self.before_after:
             raise ValueError("--captions and --before_after do not go together: leave out one")
-        if self.each_augment and (not self.augment or self.before_after):
+        if self.each_augment and ("augment" not in self.settings or self.before_after):
             raise ValueError("--each_augment needs --augment, and goes without --before_after")
-
-    def calibration_settings(self) -> dict[str, Any]:
-        """Return the settings of a `dali_pipelines.Calibration` that are given."""
-        size = pair("registered_size", self.registered_size)
-        return super().calibration_settings() | ({} if size is None else {"size": size})
 
 
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -94,7 +78,7 @@ def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
     It is for `run` if it has keys that only `run` knows. Others are returned as they are.
     """
-    own, theirs = ({field.name for field in fields(each)} for each in (ShowConfig, RunConfig))
+    own, theirs = ({flag.name for flag in flags_of(each)} for each in (ShowConfig, RunConfig))
     only_theirs = theirs - own
     if only_theirs.isdisjoint(settings):
         return settings

@@ -6,8 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dali_pipelines.cli.own_flags import augmentation_of
-from dali_pipelines.cli.shared_flags import factory_of
+from dali_pipelines.cli.pipeline_flags import augmentation_of, factory_of
 from dali_pipelines.cli.show.captions import captions_of
 from dali_pipelines.cli.show.pictures import (
     Targets,
@@ -40,27 +39,20 @@ def delivered_pictures(
 
     With ``--each_augment`` that is done for each augmentation by itself.
     """
-    settings: dict[str, Any] = {
-        **config.image_settings(),
-        **config.own_settings(),
-        "seed": config.seed,
-        "storage": config.storage,
-    }
+    settings = config.pipeline_settings()
     for name in config.captions or ():
         check_column(index.table, name)
-    if targets := config.targets():
-        settings["targets"] = targets
     if calibration is not None:
         settings["calibration"] = calibration
     if config.pipeline == "fits":
         settings["hdu"] = config.hdu
-        if config.window == "row":  # for the position on the sky
+        if config.pipeline_config.window == "row":  # for the position on the sky
             settings["outputs"] = tuple({*settings.get("outputs", ()), "matrix"})
     index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
     if not config.each_augment:
         yield from _pictures(index, config, settings)
         return
-    for text in config.augment or ():
+    for text in config.settings.get("augment", ()):
         settings["augment"] = (augmentation_of(text),)
         yield from _pictures(index, config, settings, (text,))
 
@@ -90,9 +82,9 @@ def _pictures(
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Targets.of(batch, config.labels)
                     time = parts[place : place + 1] if index.offsets else ()
-                    lines = [*caption, *time, *_placed(batch, config.outputs or ())]
+                    lines = [*caption, *time, *_placed(batch, config.pipeline_config.outputs)]
                     lines += captions_of(index.table, config.captions or (), number)
-                    if "matrix" in batch and config.window == "row":
+                    if "matrix" in batch and config.pipeline_config.window == "row":
                         lines.append(sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
             del batch  # what is held here cannot be reused for the next one

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
-from dali_pipelines.cli.shared_flags import suffixes_of
+from dali_pipelines.cli.pipeline_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
 from readers.places.opener import Places
 

@@ -9,12 +9,43 @@ from pathlib import Path
 import pytest
 
 from dali_pipelines.cli.main import COMMANDS, main
+from dali_pipelines.cli.options import parse
+from dali_pipelines.cli.run_config import RunConfig
 
 FROZEN = tomllib.loads(Path(__file__).with_name("flags.toml").read_text())
 
 
 def test_the_commands_are_these() -> None:
     assert {*COMMANDS} == {*FROZEN}
+
+
+def test_the_published_command() -> None:
+    published = "--num_read_processes=16 --batch_size=16 --num_gpus=4"
+    config = parse(RunConfig, published.split(), None, "run")
+    assert (config.num_read_processes, config.batch_size, config.num_gpus) == (16, 16, 4)
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert set(COMMANDS) <= set(capsys.readouterr().out.split())
+
+
+def test_a_misspelt_command_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runn"]) == 2
+    assert re.search(r"'runn': did you mean run\?", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", ["run", "doctor", "show"])
+def test_the_short_help_is_short(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for flag in ("-h", "--help"):
+        with pytest.raises(SystemExit) as caught:
+            main([command, flag])
+        assert caught.value.code == 0
+        found.append(set(re.findall(r"--(\w+)", capsys.readouterr().out)))
+    short, whole = found
+    assert short < whole
+    assert len(short) < len(whole) / 2
 
 
 @pytest.mark.parametrize("command", FROZEN)

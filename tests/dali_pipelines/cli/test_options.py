@@ -12,8 +12,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command
+from dali_pipelines.cli.flag_types import number_of_bytes
 from dali_pipelines.cli.main import main
-from dali_pipelines.cli.options import number_of_bytes, option, parse
+from dali_pipelines.cli.options import option, parse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from astropy.io import fits
 from dali_pipelines.cli.doctor import files, main, rows
 from dali_pipelines.cli.doctor.finding import Job
 from dali_pipelines.cli.doctor.nvml import Driver
+from dali_pipelines.cli.options import gathered
 from dali_pipelines.cli.run_config import RunConfig
 
 
@@ -93,7 +94,7 @@ def job(
     """Make a job, by default a small one on a machine without GPU."""
     machine()
     small = {"data": str(archive), "batch_size": 2, "num_read_processes": 2, "num_threads": 1}
-    return lambda **settings: Job(RunConfig(**{**small, **settings}))
+    return lambda **settings: Job(RunConfig(**gathered(RunConfig, {**small, **settings})))
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
     (limits.open_files, {"open_files": 82}, READERS, "OK 82 6 2 82"),
     (limits.open_files, {"open_files": 81}, READERS, "BAD 82 6 2 81 82"),
     (limits.settings, {}, {}, "OK 1024x512 1.1 MB"),
-    (limits.settings, {}, {"crop": (2000,)}, "BAD crop 2000x2000 1024x512"),
+    (limits.settings, {}, {"crop": 2000}, "BAD crop 2000x2000 1024x512"),
     (limits.settings, {}, {"batch_size": 5, "tail": "drop"}, "BAD 5 4"),
     (limits.settings, {}, {"columns": ("target",)}, "BAD 'target' path"),
 ]
@@ -417,7 +417,7 @@ def test_images_of_several_sizes(job: MakeJob, check: Check, archive: Path, tmp_
     found = functools.partial(job, data=str(tmp_path), shuffle=False)
     sizes = [f"1024x512 ({tmp_path}/0.fits)", f"8x9 ({tmp_path}/1.fits)"]
     check(rows.rows, found(), "BAD", *sizes, "--crop", "--resize", "--ragged")
-    for settings in ({"crop": (4,)}, {"resize": (4,)}, {"ragged": "pad"}, {"batch_size": 1}):
+    for settings in ({"crop": 4}, {"resize": 4}, {"ragged": "pad"}, {"batch_size": 1}):
         check(rows.rows, found(**settings), "OK", "2 tried")
 
 

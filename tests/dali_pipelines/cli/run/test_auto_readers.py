@@ -128,6 +128,8 @@ def test_run_takes_the_number_it_has_chosen(
 
 
 def test_nothing_is_forked_once_the_gpu_was_tried(tmp_path: Path) -> None:
-    config = RunConfig(num_read_processes="auto", start_method="fork", data=str(tmp_path))
+    config = RunConfig(
+        num_read_processes="auto", settings={"start_method": "fork"}, data=str(tmp_path)
+    )
     with pytest.raises(ValueError, match="--start_method"):
         choose_readers(config, Index.from_paths(["a.fits"]), [0], Ranks(), cores=4)

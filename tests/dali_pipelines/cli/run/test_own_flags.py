@@ -21,7 +21,8 @@ from dali_pipelines import (
     RandomGrayscale,
     TrivialAugment,
 )
-from dali_pipelines.cli.own_flags import AUGMENTATIONS, augmentation_of, function_of
+from dali_pipelines.cli.flag_types import function_of
+from dali_pipelines.cli.pipeline_flags import AUGMENTATIONS, augmentation_of
 from dali_pipelines.cli.run.main import main
 
 

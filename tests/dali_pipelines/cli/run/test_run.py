@@ -187,7 +187,7 @@ class TestReport:
             bottleneck rejected"""
         assert set(expected.split()) <= set(report)
         assert (report["samples"], report["batches"], report["num_shards"]) == (23, 3, 2)
-        assert report["config"]["crop"] == [8]
+        assert report["config"]["crop"] == 8
         assert report["images_per_s"] == pytest.approx(23 / report["seconds"])
         assert report["output_mpix_per_s"] == pytest.approx(report["images_per_s"] * 64 / 1e6)
         sizes = sum(path.stat().st_size for path in archive.rglob("*.fits"))

@@ -18,7 +18,7 @@ from matplotlib import colormaps
 from PIL import Image
 
 from dali_pipelines import Index
-from dali_pipelines.cli.options import parse
+from dali_pipelines.cli.options import gathered, parse
 from dali_pipelines.cli.paths import index_of
 from dali_pipelines.cli.show import sheet
 from dali_pipelines.cli.show.config import ShowConfig, of_run
@@ -319,7 +319,7 @@ class TestSequences:
     [
         (
             'data = "a"\npipeline = "aia"\nsize = 512\ncolumns = ["b"]\nseed = 3\nmean = 1',
-            {"files": ["a"], "pipeline": "aia", "registered_size": [512], "seed": 3},
+            {"files": ["a"], "pipeline": "aia", "registered_size": 512, "seed": 3},
         ),
         ("size = 512\ncolumns = 4\nseed = 3", {"size": 512, "columns": 4, "seed": 3}),
     ],
@@ -329,7 +329,8 @@ def test_a_file_for_a_run_is_taken(tmp_path: Path, text: str, expected: dict[str
     (tmp_path / "a.toml").write_text(text)
     flags = [f"--config={tmp_path / 'a.toml'}", "-o", "a.png", *(["a"] * ("files" not in expected))]
     found = parse(ShowConfig, flags, None, "show", translate=of_run)
-    assert found == ShowConfig(**{"files": ["a"], "output": "a.png", **expected})
+    given = {"files": ["a"], "output": "a.png", **expected}
+    assert found == ShowConfig(**gathered(ShowConfig, given))
 
 
 class TestTexts:

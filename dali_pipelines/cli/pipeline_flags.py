@@ -1,0 +1,220 @@
+"""Flags for what a pipeline does: its settings, targets, and the calibration of AIA and HMI."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
+from dali_pipelines.cli.flag_types import function_of
+from dali_pipelines.cli.options import given_flags, option, settings_of
+from dali_pipelines.cli.shared_flags import HduFlags, StorageFlags
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.settings import PipelineSettings
+from readers.messages import did_you_mean
+
+if TYPE_CHECKING:
+    from dali_pipelines import ReaderPipeline
+    from dali_pipelines.settings import Augmentation
+    from readers.targets.contract import Target
+
+AUGMENTATIONS = (
+    *("ColorJitter", "TrivialAugment", "RandAugment", "RandomGrayscale"),
+    *("Noise", "PhotonNoise", "Blur", "Erase"),
+)
+"""Names that ``--augment`` takes."""
+_IMAGE = (
+    "mode seed crop window outside missing flip rotate zoom random_area random_aspect_ratio "
+    "resize_shorter resize augment transform ragged outputs"
+)
+_CHANGES: dict[str, dict[str, Any]] = {
+    "crop": {"metavar": "PIXELS"},
+    "resize": {"metavar": "PIXELS"},
+    "resize_shorter": {"metavar": "PIXELS"},
+    "augment": {
+        "type": str,
+        "nargs": "+",
+        "metavar": "NAME(...)",
+        "help": "Random changes of the images after the flips, one after the other, such as "
+        f"'ColorJitter(brightness=0.4)': {', '.join(AUGMENTATIONS)}.",
+    },
+    "transform": {
+        "type": str,
+        "metavar": "MODULE:FUNCTION",
+        "help": "Function that adds operators of your own to the graph.",
+    },
+}
+
+
+def image_settings(more: str = "", **changes: Mapping[str, Any]) -> Any:
+    """Declare a field that gathers the settings of images, and `more` settings of a pipeline."""
+    return settings_of(
+        PipelineConfig, f"{_IMAGE} {more}", hints=PipelineSettings, **_CHANGES, **changes
+    )
+
+
+def calibration_settings(size: str) -> Any:
+    """Declare a field that gathers the settings of a calibration, with the flag of its size."""
+    return settings_of(
+        Calibration,
+        "size order exposure psf pointing_table correction_table",
+        hints=CalibrationSettings,
+        renamed={"size": size},
+        size={
+            "metavar": "PIXELS",
+            "help": "height and width in pixels of the whole registered image, or one number for a "
+            "square (default: the preset's, or 1024)",
+        },
+        psf={"metavar": "ANGSTROM"},
+        pointing_table={"type": str, "metavar": "FILE"},
+        correction_table={"type": str, "metavar": "FILE"},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFlags(StorageFlags, HduFlags):
+    """The pipeline, its targets, and the calibration in it; a base class of configurations.
+
+    These have a field ``settings``, see `image_settings`, and a field ``calibration_settings``.
+    """
+
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
+    preset: str | None = option(
+        None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
+    )
+    mask: str | None = option(
+        None, "column of the Index with the file of each image's mask", metavar="COLUMN"
+    )
+    boxes: str | None = option(
+        None, "column with lists of boxes, each x1, y1, x2, y2", metavar="COLUMN"
+    )
+    labels: str | None = option(None, "column with lists of their labels", metavar="COLUMN")
+
+    if TYPE_CHECKING:
+        settings: dict[str, Any]
+        calibration_settings: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        StorageFlags.__post_init__(self)
+        given = ["preset"] * (self.preset is not None)
+        given += given_flags(self, "calibration_settings")
+        if given and self.pipeline != "aia":
+            raise ValueError(f"--{given[0]} is for --pipeline=aia, got {self.pipeline}")
+        if self.hdu is not None and self.pipeline != "fits":
+            raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
+        _ = self.pipeline_config  # to check the settings
+
+    @cached_property
+    def pipeline_config(self) -> PipelineConfig:
+        """The settings of the pipeline, checked, with defaults for all that were not given."""
+        return PipelineConfig(**{"batch_size": 1, **self.pipeline_settings()})
+
+    def pipeline_settings(self) -> dict[str, Any]:
+        """Return the keywords for the pipeline factory that were given."""
+        settings = {**self.settings, "storage": self.storage}
+        if "augment" in settings:
+            settings["augment"] = tuple(map(augmentation_of, settings["augment"]))
+        if "transform" in settings:
+            settings["transform"] = function_of("transform", settings["transform"])
+        if targets := self.targets():
+            settings["targets"] = targets
+        return settings
+
+    def targets(self) -> dict[str, Target]:
+        """Return the targets for the pipeline factory, by the names of their outputs.
+
+        Raises
+        ------
+        ValueError
+            If there are labels without boxes.
+        """
+        from readers import Boxes, Mask
+
+        if self.labels is not None and self.boxes is None:
+            raise ValueError("--labels are those of --boxes: give both")
+        found: dict[str, Target] = {}
+        if self.mask is not None:
+            found["mask"] = Mask(self.mask)
+        if self.boxes is not None:
+            found["boxes"] = Boxes(self.boxes, labels=self.labels)
+        return found
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Calibration of AIA and HMI frames; None for other pipelines."""
+        if self.pipeline != "aia":
+            return None
+        return Calibration.of(self.preset, **self.calibration_settings)
+
+
+def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
+    """Return the pipeline factory of a ``--pipeline``."""
+    from dali_pipelines import aia_pipeline, fits_pipeline, jpeg_pipeline
+
+    factories: dict[str, Callable[..., ReaderPipeline]] = {
+        "fits": fits_pipeline,
+        "jpeg": jpeg_pipeline,
+        "aia": aia_pipeline,
+    }
+    return factories[pipeline]
+
+
+def suffixes_of(pipeline: str) -> Sequence[str]:
+    """Return the suffixes of the files that a ``--pipeline`` reads."""
+    from readers.index.table import SUFFIXES
+
+    return SUFFIXES["jpeg" if pipeline == "jpeg" else "fits"]
+
+
+def augmentation_of(text: str) -> Augmentation:
+    """Return the augmentation that a text describes.
+
+    Parameters
+    ----------
+    text : str
+        A call with values alone, e.g. ``RandAugment(2, magnitude=9)``, or a table of TOML, as
+        options make a text of it: ``{'name': 'RandAugment', 'magnitude': 9}``.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, the name is unknown, or a value makes no sense.
+    """
+    import dali_pipelines
+
+    name, values, settings = _call_of(text)
+    if not isinstance(name, str) or name not in AUGMENTATIONS:
+        name = str(name)
+        raise ValueError(
+            f"--augment has no {name!r}: {did_you_mean(name, AUGMENTATIONS)}there are "
+            f"{', '.join(AUGMENTATIONS)}"
+        )
+    try:
+        return getattr(dali_pipelines, name)(*values, **settings)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--augment {text!r}: {error}") from None
+
+
+def _call_of(text: str) -> tuple[Any, list[Any], Mapping[str, Any]]:
+    """Return name, positional values and keyword values, without running anything."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        if isinstance(tree, ast.Dict):
+            table = ast.literal_eval(tree)
+            return table.pop("name"), [], table
+        if isinstance(tree, ast.Name):
+            return tree.id, [], {}
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+            settings = {str(one.arg): ast.literal_eval(one.value) for one in tree.keywords}
+            if len(settings) < len(tree.keywords):
+                raise ValueError("a keyword is given twice")
+            return tree.func.id, [*map(ast.literal_eval, tree.args)], settings
+    except (SyntaxError, ValueError, KeyError, RecursionError):
+        pass
+    raise ValueError(
+        "--augment takes names with numbers, such as 'ColorJitter(brightness=0.4)' or "
+        f"'TrivialAugment()', got {text!r}"
+    )
