@@ -25,6 +25,7 @@ from dali_pipelines.aia.level15_storage import (
 )
 from dali_pipelines.aia.psf import PSF_CHANNELS
 from dali_pipelines.runtime.version import own_version
+from dali_pipelines.values import check_choice
 from readers.aia.channel import is_hmi
 from readers.aia.degradation import CorrectionTable
 from readers.aia.keywords import number, text
@@ -33,6 +34,7 @@ from readers.aia.registration import frame_scale, level15_header
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import open_image
+from readers.values import check_integer, check_positive
 
 if TYPE_CHECKING:
     from astropy.io.fits import HDUList, Header
@@ -57,11 +59,11 @@ class Level15:
     exposure: bool = False
     """Divide by EXPTIME, for AIA."""
     dtype: Dtype | None = None
-    """Of the stored pixels. By default int16 if those of the file are integers and are not divided
-    or deconvolved, as in aiapy, else float32."""
+    """Type of the stored pixels. By default int16 if those of the file are integers and are not
+    divided or deconvolved, as in aiapy, else float32."""
     compress: Compression | None = None
-    """Tiles of RICE_1, or none. By default int16 is compressed, and float32, which would be
-    quantised, is not."""
+    """``rice`` for tiles of RICE_1, or ``none``. By default int16 is compressed, and float32, which
+    would be quantised, is not."""
     quantize_level: float = 16.0
     """Quantisation steps per noise of a tile for compressed float32, see
     `astropy.io.fits.CompImageHDU`."""
@@ -69,16 +71,16 @@ class Level15:
     """HDU of the images; by default the first that holds one."""
 
     def __post_init__(self) -> None:
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size must be at least 1, got {self.size}")
-        for name in ("scale", "quantize_level"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be above 0, got {value}")
-        for name, known in (("order", (1, 3)), ("dtype", Dtype), ("compress", Compression)):
-            choices = known if isinstance(known, tuple) else (None, *get_args(known))
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        if self.size is not None:
+            check_integer("size", self.size, 1)
+        if self.hdu is not None:
+            check_integer("hdu", self.hdu, 0)
+        if self.scale is not None:
+            check_positive("scale", self.scale)
+        check_positive("quantize_level", self.quantize_level)
+        check_choice("order", self.order, (1, 3))
+        check_choice("dtype", self.dtype, (None, *get_args(Dtype)))
+        check_choice("compress", self.compress, (None, *get_args(Compression)))
 
     def write(self, row: Row, path: str) -> None:
         """Write the level 1.5 file, with checksums; see `hdus`.

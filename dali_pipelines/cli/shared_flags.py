@@ -130,15 +130,3 @@ class ClusterFlags:
 def shard_of(name: str, num_shards: int) -> int:
     """Return the shard of a file: it depends on no other, so that files may come meanwhile."""
     return zlib.crc32(os.fsencode(name)) % num_shards
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableFlags:
-    """Tables for the calibration of AIA."""
-
-    pointing_table: str | None = option(
-        None, "aia: take the pointing from this master table, CSV or ECSV", metavar="FILE"
-    )
-    correction_table: str | None = option(
-        None, "aia: divide by the degradation in this response table", metavar="FILE"
-    )

@@ -23,8 +23,6 @@ if there was such a file, 2 for wrong usage, 130 if interrupted.
 # Child processes import this file again: what is heavy is imported in the functions.
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import os
 import sys
 from contextlib import closing
@@ -33,20 +31,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import uuid4
 
+from dali_pipelines.aia.level15 import Level15
 from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.flag_types import at_least
-from dali_pipelines.cli.options import option, parse
+from dali_pipelines.cli.options import option, parse, settings_of
 from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
-from dali_pipelines.cli.shared_flags import ClusterFlags, FileFlags, ProcessFlags, TableFlags
+from dali_pipelines.cli.shared_flags import ClusterFlags, FileFlags, ProcessFlags
 from dali_pipelines.parallel.process_pool import Crash
 from dali_pipelines.parallel.task_map import isolated_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from dali_pipelines.aia.level15 import Level15
     from dali_pipelines.cli.prep.targets import Target
     from readers.contract import Row
 
@@ -72,24 +70,12 @@ class Made(NamedTuple):
     """Remark for the user on the file that was made."""
 
 
-_OF_BOTH = ("files", "out", "tiles", "num_processes", "executor", "num_shards", "shard_id")
-"""Flags for copies as well."""
 SETTINGS = "prep.json"
 """File in the output folder that says what the files there were made with."""
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
-
-
 @dataclass(frozen=True, kw_only=True)
-class PrepConfig(FileFlags, TableFlags, ProcessFlags, ClusterFlags):
+class PrepConfig(FileFlags, ProcessFlags, ClusterFlags):
     """Flags of ``prep``, the settings of Level15 among them."""
 
     files: Sequence[str] = option(
@@ -102,36 +88,22 @@ class PrepConfig(FileFlags, TableFlags, ProcessFlags, ClusterFlags):
         type=at_least(16),
         metavar="N",
     )
-    order: int = option(3, "of the spline", choices=(1, 3))
-    psf: bool = option(False, "deconvolve, channels from 94 to 335")
-    exposure: bool = option(False, "divide by the exposure time: DN/s")
-    size: int | None = option(
-        None, "pixels along the edges (default: the frame's)", type=at_least(1), metavar="N"
-    )
-    scale: float | None = option(
-        None, "of a pixel (default: 0.6, as aiapy)", type=_positive, metavar="ARCSEC"
-    )
-    dtype: str | None = option(
-        None, "default: int16 of integers that are not divided", choices=("int16", "float32")
-    )
-    compress: str | None = option(
-        None, "default: of int16 rice, lossless; of float32 none", choices=("rice", "none")
-    )
-    quantize_level: float = option(
-        16.0, "float32 in rice: steps of 1/Q of the noise", type=_positive, metavar="Q"
-    )
-    hdu: int | None = option(
-        None, "HDU of the image (default: the first with one)", type=at_least(0), metavar="N"
+    settings: dict[str, Any] = settings_of(
+        Level15,
+        "order psf exposure size scale dtype compress quantize_level hdu pointing_table "
+        "correction_table",
+        scale={"metavar": "ARCSEC"},
+        quantize_level={"metavar": "Q"},
+        pointing_table={"type": str, "metavar": "FILE"},
+        correction_table={"type": str, "metavar": "FILE"},
     )
 
     def __post_init__(self) -> None:
         ClusterFlags.__post_init__(self)
-        if self.tiles is None:
-            return
-        for field in dataclasses.fields(self):
-            of_both = field.name in _OF_BOTH
-            if not of_both and getattr(self, field.name) != field.default:
-                raise ValueError(f"--{field.name} is for level 1.5, --tiles copies all as it is")
+        if self.tiles is not None and self.settings:
+            raise ValueError(
+                f"--{next(iter(self.settings))} is for level 1.5, --tiles copies as it is"
+            )
 
 
 @command("prep", "interrupted; the same command continues")
@@ -145,7 +117,11 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
     maker = _maker(config)
     targets = targets_of(
-        config.files, config.out, SUFFIXES["fits"], hdu=config.hdu, every_hdu=bool(config.tiles)
+        config.files,
+        config.out,
+        SUFFIXES["fits"],
+        hdu=config.settings.get("hdu"),
+        every_hdu=bool(config.tiles),
     )
     claim(config.out, SETTINGS, maker.settings(), targets)
     targets = [target for target in targets if config.in_shard(target.row.path)]
@@ -177,26 +153,22 @@ def _sizes(targets: Sequence[Target]) -> str:
 
 def _maker(config: PrepConfig) -> Maker:
     if config.tiles is None:
-        return _settings(config)
+        return _level15(config.settings)
     from dali_pipelines.cli.prep.tiling import Tiling
 
     return Tiling(config.tiles)
 
 
-def _settings(config: PrepConfig) -> Level15:
-    from dali_pipelines.aia.level15 import Level15
+def _level15(settings: Mapping[str, Any]) -> Level15:
     from readers.aia.degradation import CorrectionTable
     from readers.aia.pointing import PointingTable
 
-    if config.psf and not find_spec("scipy"):
+    if settings.get("psf") and not find_spec("scipy"):
         raise Refusal("--psf needs SciPy: pip install 'dali-pipelines[aia]'")
-    found = {field.name: getattr(config, field.name) for field in dataclasses.fields(Level15)}
+    kinds: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
     with refusing(OSError, ValueError):
-        if config.pointing_table is not None:
-            found["pointing_table"] = PointingTable.read(config.pointing_table)
-        if config.correction_table is not None:
-            found["correction_table"] = CorrectionTable.read(config.correction_table)
-        return Level15(**found)
+        tables = {name: kinds[name].read(settings[name]) for name in kinds if name in settings}
+        return Level15(**{**settings, **tables})
 
 
 # ---- The files ---------------------------------------------------------------------------------
