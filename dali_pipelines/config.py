@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
@@ -178,8 +179,9 @@ class PipelineConfig:
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
     `dali_pipelines.graph.own.chance.Chance`."""
     dtype: DType = "float32"
-    """Element type of the output. Integer types give the values as stored in the files, which must
-    be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""
+    """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
+    values as stored in the files, which must be of that type: then there is no mean, std or resize,
+    and FITS integers are not scaled."""
     ragged: Ragged = None
     """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
     largest height and width, 0 beyond each image, and ``size``, int32; by default an error."""
@@ -248,6 +250,7 @@ class PipelineConfig:
 def _check_each(values: dict[str, Any]) -> None:
     """Check each value by itself, and replace it by the type of its field; or raise ValueError."""
     check_device(values["device_id"])
+    values["dtype"] = _name_of_dtype(values["dtype"])
     defaults = {one.name: one.default for one in fields(PipelineConfig)}
     for name, least in _LEAST.items():
         if values[name] is not None or defaults[name] is not None:
@@ -271,11 +274,7 @@ def _check_each(values: dict[str, Any]) -> None:
         is_none = value is None and name == "random_area"
         if not is_none and (not are_all(value, Real) or len(value) != 2):
             raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
-    if values["transform"] is not None and not callable(values["transform"]):
-        raise ValueError(
-            "transform must be a function of (image, chance, config), or None, got "
-            f"{values['transform']!r}"
-        )
+    _check_transform(values["transform"])
     _check_rejected(values["rejected"])
     _check_targets(values["targets"])
     _check_augment(values["augment"])
@@ -284,6 +283,34 @@ def _check_each(values: dict[str, Any]) -> None:
     check_several_names("outputs", values["outputs"], "window")
     check_type("storage", values["storage"], Storage, "Storage(...)")
     check_type("cache", values["cache"], str | None, "the path of a folder, or None")
+
+
+def _name_of_dtype(dtype: Any) -> Any:
+    """Return the name of a dtype of NumPy or PyTorch; anything else as it is."""
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        return np.dtype(dtype).name
+    is_of_torch = type(dtype).__module__ == "torch"  # which need not be imported
+    return str(dtype).removeprefix("torch.") if is_of_torch else dtype
+
+
+def _check_transform(transform: Any) -> None:
+    """Raise ValueError if this cannot be called with an image, its random numbers and settings."""
+    if transform is None:
+        return
+    expected = (
+        "transform must be a function of (image, chance, config) that adds DALI operators, or None"
+    )
+    if not callable(transform):
+        raise ValueError(f"{expected}, got {transform!r}")
+    try:
+        inspect.signature(transform).bind(None, None, None)
+    except TypeError:
+        raise ValueError(
+            f"{expected}, got {transform!r}, which does not take three arguments; apply a function "
+            "of tensors, such as a transform of torchvision, to the batches of the Loader"
+        ) from None
+    except ValueError:  # a function that is not in Python
+        return
 
 
 def _check_together(values: Mapping[str, Any]) -> None:

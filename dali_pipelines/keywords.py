@@ -50,13 +50,12 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError if one is unknown, which suggests similar names and lists all of them."""
+    """Raise TypeError if one is unknown, which suggests similar names, or else lists all."""
     for name in given:
         if name not in known:
-            raise TypeError(
-                f"{where} takes no setting {name!r}: {did_you_mean(name, known, _ELSEWHERE)}"
-                f"Available settings: {', '.join(sorted(known))}"
-            )
+            asked = did_you_mean(name, known, _ELSEWHERE).strip()
+            told = asked or f"available settings: {', '.join(sorted(known))}"
+            raise TypeError(f"{where} takes no setting {name!r}: {told}")
 
 
 def bound_keywords(
@@ -159,8 +158,10 @@ def _parameter(field: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
 
 def _entry(one: inspect.Parameter, hint: Any, text: str) -> str:
     """Return an entry of a numpydoc section Parameters."""
-    choices = ", ".join(map(repr, get_args(hint)))
-    kind = f"{{{choices}}}" if get_origin(hint) is Literal else one.annotation
+    kind = one.annotation
+    for literal in [hint, *get_args(hint)]:
+        if get_origin(literal) is Literal:
+            kind = f"{{{', '.join(map(repr, get_args(literal)))}}}"
     default = "" if one.default is one.empty else f", default {one.default!r}"
     if dataclasses.is_dataclass(one.default):
         default = f", default {type(one.default).__name__}()"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Required, TypedDict
 
+import numpy as np
+
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
 from readers.fits.hdus import HduName
@@ -65,6 +67,17 @@ class Augmentation(Protocol):
 DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
 
 
+class TorchDType(Protocol):
+    """A dtype of PyTorch, such as torch.float16."""
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is."""
+
+
+DTypeLike = DType | np.dtype[Any] | type[np.generic] | TorchDType
+
+
 class OrderSettings(TypedDict, total=False):
     """Keywords for the order of the samples."""
 
@@ -101,7 +114,7 @@ class SharedSettings(OrderSettings, total=False):
     std: float | Sequence[float] | None
     augment: Sequence[Augmentation]
     transform: Transform | None
-    dtype: DType
+    dtype: DTypeLike
     ragged: Ragged
     num_threads: int
     start_method: StartMethod

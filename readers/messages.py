@@ -30,7 +30,7 @@ def near(
     name: str,
     known: Collection[str],
     others: Mapping[str, str] = MappingProxyType({}),
-    least: float = 0.6,
+    least: float = 0.75,
 ) -> list[str]:
     """Return similar known names, the nearest first; case does not count.
 
@@ -38,7 +38,9 @@ def near(
     """
     meant = {other.lower(): ours for other, ours in others.items() if ours in known}
     meant |= {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name.lower(), meant, cutoff=least)
+    asked = name.lower()
+    found = difflib.get_close_matches(asked, meant, cutoff=least)
+    found += [each for each in meant if len(each) > 3 and asked.startswith(f"{each}_")]
     return list(dict.fromkeys(meant[each] for each in found))
 
 

@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dali_pipelines import ColorJitter, PipelineConfig
+
+
+def same(image: Any, chance: Any, config: PipelineConfig) -> Any:
+    return image
 
 
 def test_short_forms() -> None:
@@ -28,6 +33,24 @@ def test_integers_of_numpy_become_those_of_python(name: str) -> None:
     assert type(getattr(config, name)) is int
 
 
+@pytest.mark.parametrize("dtype", ["float16", np.float16, np.dtype("float16"), torch.float16])
+def test_dtypes_of_numpy_and_pytorch(dtype: Any) -> None:
+    assert PipelineConfig(batch_size=1, dtype=dtype).dtype == "float16"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16, np.float64, "x"])
+def test_a_dtype_that_does_not_exist_is_told_as_such(dtype: Any) -> None:
+    """Also beside settings that need floats."""
+    with pytest.raises(ValueError, match="dtype must be one of 'float32', 'float16'"):
+        PipelineConfig(batch_size=1, dtype=dtype, mean=1, resize=3)
+
+
+@pytest.mark.parametrize("transform", [lambda x: x, abs, "name"])
+def test_a_transform_of_tensors_is_not_for_the_graph(transform: Any) -> None:
+    with pytest.raises(ValueError, match=r"transform must be .*\(image, chance, config\)"):
+        PipelineConfig(batch_size=1, transform=transform)
+
+
 def test_a_time_limit_of_numpy() -> None:
     config = PipelineConfig(batch_size=1, read_timeout=np.float32(2))  # type: ignore[arg-type]
     assert type(config.read_timeout) is float
@@ -44,7 +67,7 @@ def test_a_time_limit_of_numpy() -> None:
         ("zoom", (0.5, 2.0), (1.0, 1.0)),
         ("zoom", (2.0, 2.0), (2.0, 2.0)),  # no chance
         ("augment", (ColorJitter(brightness=0.5),), ()),
-        ("transform", abs, abs),
+        ("transform", same, same),
         ("shuffle", True, True),
         ("shuffle", "blocks", "blocks"),
         ("outside", "fill", "fill"),
