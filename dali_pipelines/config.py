@@ -22,6 +22,7 @@ from dali_pipelines.settings import (
     StartMethod,
     Transform,
 )
+from dali_pipelines.stretch import Stretch
 from dali_pipelines.values import (
     are_all,
     check_choice,
@@ -175,6 +176,10 @@ class PipelineConfig:
     augment: tuple[Augmentation, ...] = ()
     """Random changes of the images after the flips, one after the other, such as
     `dali_pipelines.ColorJitter`; none in mode eval."""
+    stretch: tuple[Stretch, ...] | None = None
+    """Curve between pixel values and the input of a network: one `Stretch`, or one for each
+    channel. It comes after the geometry, in units of the decoded image, and before `augment`,
+    `transform`, mean and std."""
     transform: Transform | None = None
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
     `dali_pipelines.graph.own.chance.Chance`."""
@@ -239,7 +244,8 @@ class PipelineConfig:
     @property
     def has_own_operators(self) -> bool:
         """Whether the graph has operators between the geometry and mean and std."""
-        return bool(self.augment) or self.transform is not None
+        has_stretch = self.stretch is not None
+        return has_stretch or bool(self.augment) or self.transform is not None
 
     @property
     def resized_to(self) -> tuple[int, int] | None:
@@ -275,6 +281,7 @@ def _check_each(values: dict[str, Any]) -> None:
         if not is_none and (not are_all(value, Real) or len(value) != 2):
             raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
     _check_transform(values["transform"])
+    values["stretch"] = _stretches(values["stretch"])
     _check_rejected(values["rejected"])
     _check_targets(values["targets"])
     _check_augment(values["augment"])
@@ -283,6 +290,20 @@ def _check_each(values: dict[str, Any]) -> None:
     check_several_names("outputs", values["outputs"], "window")
     check_type("storage", values["storage"], Storage, "Storage(...)")
     check_type("cache", values["cache"], str | None, "the path of a folder, or None")
+
+
+def _stretches(given: Any) -> tuple[Stretch, ...] | None:
+    """Return the stretches of a setting that takes one or more; or raise ValueError."""
+    several = [given] if isinstance(given, Stretch) else given
+    if several is None:
+        return None
+    is_list = isinstance(several, Sequence) and not isinstance(several, str)
+    if not is_list or not several or not all(isinstance(one, Stretch) for one in several):
+        raise ValueError(
+            "stretch must be a Stretch, such as Stretch(kind='asinh', unit=100), or one for each "
+            f"channel, got {given!r}"
+        )
+    return tuple(several)
 
 
 def _name_of_dtype(dtype: Any) -> Any:
@@ -337,6 +358,7 @@ def _check_dtype(values: Mapping[str, Any]) -> None:
     names = ("resize", "resize_shorter", "mean", "std")
     calculated = [name for name in names if values[name] is not None]
     calculated += ["rotate"] * (values["rotate"] != 0)
+    calculated += ["stretch"] * (values["stretch"] is not None)
     calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
     if dtype not in ("float32", "float16") and calculated:
         raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
+from dali_pipelines.stretch import Stretches
 from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.several.hdu import Hdu
@@ -113,6 +114,7 @@ class SharedSettings(OrderSettings, total=False):
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None
     augment: Sequence[Augmentation]
+    stretch: Stretches | None
     transform: Transform | None
     dtype: DTypeLike
     ragged: Ragged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, TypeVar
@@ -19,7 +19,7 @@ from readers.values import check_positive, is_number
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")
 
-# Number of each kind in the kernel, its curve, and the inverse of that; xp is NumPy, CuPy or torch.
+# Number of each kind in the kernel, its curve, and its inverse; xp is a namespace of arrays.
 _CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "none": (kernel.NONE, lambda xp, x: x, lambda xp, x: x),
     "sqrt": (kernel.SQRT, lambda xp, x: xp.sqrt(x), lambda xp, x: x * xp.abs(x)),
@@ -145,7 +145,7 @@ class Stretch:
 
         Parameters
         ----------
-        array : numpy.ndarray, torch.Tensor or cupy.ndarray, any shape
+        array : numpy.ndarray, torch.Tensor, jax.Array or cupy.ndarray, any shape
             Floats, or integers, which become floats.
 
         Returns
@@ -164,7 +164,7 @@ class Stretch:
 
         Parameters
         ----------
-        array : numpy.ndarray, torch.Tensor or cupy.ndarray, any shape, floating
+        array : numpy.ndarray, torch.Tensor, jax.Array or cupy.ndarray, any shape, floating
             Stretched values. The output of a network may lie outside the range that `clip` allows;
             there the inverse is continued: below 0, that of ``sqrt`` is -x**2.
         """
@@ -194,11 +194,17 @@ class Stretch:
         return fields
 
 
+Stretches = Stretch | Sequence[Stretch] | Mapping[str, Stretch]
+"""One for all images, one for each channel, or, for `aia_pipeline`, by the channel's name."""
+
+
 def _namespace(array: Any) -> Any:
-    """Return the library of an array, NumPy, CuPy or torch, without importing any."""
-    library = sys.modules.get(type(array).__module__.partition(".")[0])
+    """Return the library of an array, NumPy, CuPy, JAX or torch, without importing any."""
+    package = type(array).__module__.partition(".")[0]
+    library = sys.modules.get("jax.numpy" if package in ("jax", "jaxlib") else package)
     if not hasattr(library, "arcsinh"):
         raise TypeError(
-            f"expected a NumPy or CuPy array or a torch tensor, got {type(array).__qualname__}"
+            f"expected an array of NumPy, CuPy or JAX, or a torch tensor, got "
+            f"{type(array).__qualname__}"
         )
     return library

@@ -17,6 +17,7 @@ from gpu_offline.kernels import KERNELS, fingerprint
 
 from benchmarks.main import BenchConfig
 from benchmarks.report.tables import Sheet, number
+from dali_pipelines.graph.gpu.operators import StretchImages
 from dali_pipelines.graph.operators_augment import Noise, Retouch
 from dali_pipelines.kernels.augment.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from dali_pipelines.stretch import Stretch
@@ -96,7 +97,8 @@ def _worked(arch: str, folder: Path) -> Iterator[tuple[str, int, Device]]:
     for name, (operator, numbers) in AUGMENTED.items():
         device = Device(folder, arch, count_sectors=True)
         pixels = np.random.default_rng(0).integers(0, 256, (_HEIGHT, _WIDTH, 3))
-        device.apply(operator, [pixels.astype(np.float32)], [np.array(numbers, np.float32)])
+        columns = [[pixels.astype(np.float32)], [np.array(numbers, np.float32)]]
+        device.apply(operator, *columns[: 1 + bool(numbers)])
         yield name, pixels.size, device
 
 
@@ -118,7 +120,9 @@ WARPED = {
 """Images that are warped: order, and share of holes."""
 
 
+_ASINH = tuple(Stretch(kind="asinh", unit=100, a=0.1).parameters().tolist())
 AUGMENTED: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "asinh of three channels": (StretchImages((_ASINH,) * 3), ()),
     "noise": (Noise(of_photons=False), (0.1, 0.2, 5)),
     "noise of photons, at most 15": (Noise(of_photons=True), (0.1, 0.2, 1 / 17, 2)),
     "noise of photons, thousands": (Noise(of_photons=True), (0.1, 0.2, 1000, 2)),
@@ -128,7 +132,7 @@ AUGMENTED: dict[str, tuple[Any, tuple[float, ...]]] = {
         (255, BRIGHTNESS, 1.2, CONTRAST, 0.8, SATURATION, 1.1, HUE, 0.1),
     ),
 }
-"""Augmentations: operator, and the numbers of a sample."""
+"""Curves and augmentations: operator, and the numbers of a sample, if it takes any."""
 
 
 def _fits_sample(path: Path, *, scale: float, kind: str = "int16", **options: Any) -> Any:

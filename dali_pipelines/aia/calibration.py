@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from dali_pipelines.aia.preset import Negative, Preset, load_preset
 from dali_pipelines.aia.psf import check_psf_channel
-from dali_pipelines.stretch import Stretch
+from dali_pipelines.stretch import Stretch, Stretches
 from dali_pipelines.values import (
     are_all,
     check_choice,
@@ -45,7 +45,7 @@ class CalibrationSettings(TypedDict, total=False):
     correction_table: CorrectionTable | str | os.PathLike[str] | None
     exposure: bool
     psf: tuple[int, ...]
-    stretch: Stretch | Mapping[str, Stretch]
+    stretch: Stretches | None
     negative: Negative
     missing: float
     rules: HeaderRules

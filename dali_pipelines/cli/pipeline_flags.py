@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.cli.flag_types import function_of
@@ -14,6 +14,7 @@ from dali_pipelines.cli.options import given_flags, option, settings_of
 from dali_pipelines.cli.shared_flags import HduFlags, StorageFlags
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.settings import PipelineSettings
+from dali_pipelines.stretch import Kind, Stretch
 from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,12 +29,19 @@ AUGMENTATIONS = (
 """Names that ``--augment`` takes."""
 _IMAGE = (
     "mode seed crop window outside missing flip rotate zoom random_area random_aspect_ratio "
-    "resize_shorter resize augment transform ragged outputs"
+    "resize_shorter resize stretch augment transform ragged outputs"
 )
 _CHANGES: dict[str, dict[str, Any]] = {
     "crop": {"metavar": "PIXELS"},
     "resize": {"metavar": "PIXELS"},
     "resize_shorter": {"metavar": "PIXELS"},
+    "stretch": {
+        "type": str,
+        "nargs": "+",
+        "metavar": "KIND(...)",
+        "help": "curve between pixel values and the input of a network, one for all channels or "
+        f"one for each, such as 'asinh(unit=100, a=0.1)': {', '.join(get_args(Kind))}",
+    },
     "augment": {
         "type": str,
         "nargs": "+",
@@ -115,6 +123,10 @@ class PipelineFlags(StorageFlags, HduFlags):
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory that were given."""
         settings = {**self.settings, "storage": self.storage}
+        if "stretch" in settings:
+            settings["stretch"] = tuple(map(stretch_of, settings["stretch"]))
+        if self.pipeline == "aia":
+            settings.pop("stretch", None)  # it is part of the calibration
         if "augment" in settings:
             settings["augment"] = tuple(map(augmentation_of, settings["augment"]))
         if "transform" in settings:
@@ -147,7 +159,12 @@ class PipelineFlags(StorageFlags, HduFlags):
         """Calibration of AIA and HMI frames; None for other pipelines."""
         if self.pipeline != "aia":
             return None
-        return Calibration.of(self.preset, **self.calibration_settings)
+        settings = dict(self.calibration_settings)
+        if "stretch" in self.settings:
+            if len(self.settings["stretch"]) > 1:
+                raise ValueError("--stretch takes one curve for all frames with --pipeline=aia")
+            settings["stretch"] = stretch_of(*self.settings["stretch"])
+        return Calibration.of(self.preset, **settings)
 
 
 def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
@@ -169,6 +186,28 @@ def suffixes_of(pipeline: str) -> Sequence[str]:
     return SUFFIXES["jpeg" if pipeline == "jpeg" else "fits"]
 
 
+def stretch_of(text: str) -> Stretch:
+    """Return the Stretch that a text describes.
+
+    Parameters
+    ----------
+    text : str
+        A kind with values, e.g. ``asinh(unit=100)``, or a table of TOML, as options make a text of
+        it: ``{'kind': 'asinh', 'unit': 100}``.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, the kind is unknown, or a value makes no sense.
+    """
+    kind, values, settings = _call_of("stretch", text, "asinh(unit=100, a=0.1)", "kind")
+    try:
+        pairs = {name: tuple(one) for name, one in settings.items() if isinstance(one, list)}
+        return Stretch(*values, **{"kind": kind, **settings, **pairs})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--stretch {text!r}: {error}") from None
+
+
 def augmentation_of(text: str) -> Augmentation:
     """Return the augmentation that a text describes.
 
@@ -185,7 +224,8 @@ def augmentation_of(text: str) -> Augmentation:
     """
     import dali_pipelines
 
-    name, values, settings = _call_of(text)
+    example = "ColorJitter(brightness=0.4)"
+    name, values, settings = _call_of("augment", text, example, "name")
     if not isinstance(name, str) or name not in AUGMENTATIONS:
         name = str(name)
         raise ValueError(
@@ -198,13 +238,18 @@ def augmentation_of(text: str) -> Augmentation:
         raise ValueError(f"--augment {text!r}: {error}") from None
 
 
-def _call_of(text: str) -> tuple[Any, list[Any], Mapping[str, Any]]:
-    """Return name, positional values and keyword values, without running anything."""
+def _call_of(
+    flag: str, text: str, example: str, key: str
+) -> tuple[Any, list[Any], Mapping[str, Any]]:
+    """Return name, positional values and keyword values, without running anything.
+
+    A table has the name under `key`.
+    """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         if isinstance(tree, ast.Dict):
             table = ast.literal_eval(tree)
-            return table.pop("name"), [], table
+            return table.pop(key), [], table
         if isinstance(tree, ast.Name):
             return tree.id, [], {}
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
@@ -214,7 +259,4 @@ def _call_of(text: str) -> tuple[Any, list[Any], Mapping[str, Any]]:
             return tree.func.id, [*map(ast.literal_eval, tree.args)], settings
     except (SyntaxError, ValueError, KeyError, RecursionError):
         pass
-    raise ValueError(
-        "--augment takes names with numbers, such as 'ColorJitter(brightness=0.4)' or "
-        f"'TrivialAugment()', got {text!r}"
-    )
+    raise ValueError(f"--{flag} takes names with numbers, such as {example!r}, got {text!r}")

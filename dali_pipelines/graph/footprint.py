@@ -61,7 +61,8 @@ class Footprint(NamedTuple):
         else:
             frame = 0 if peek is None else peek.between_nbytes * decoded.frames
         frame += turned * (channels * np.dtype("float32").itemsize + decoded.others_nbytes)
-        augmented = sum(one.num_images for one in config.augment) * pixels
+        stretched = int(config.stretch is not None)
+        augmented = (stretched + sum(one.num_images for one in config.augment)) * pixels
         frame += 0 if peek is None else augmented * np.dtype("float32").itemsize
         files = decoded.files
         stages = 1 + (config.resized_to is not None) + (turned > 0) + (config.outside == "fill")

@@ -216,7 +216,7 @@ def _decode_floats(
     arrays: Mapping[str, Any], config: PipelineConfig, kind: ImageKind
 ) -> tuple[Any, Any]:
     """Return the image, layout CHW, and its status."""
-    plain: Any = dict.fromkeys(("mean", "std", "transform", "missing"))
+    plain: Any = dict.fromkeys(("mean", "std", "stretch", "transform", "missing"))
     plain |= {"dtype": "float32", "augment": (), "targets": {}}
     own = replace(config, **plain)
     decoded = decode_fits(arrays, own, kind.planes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
@@ -112,6 +113,34 @@ def nearest(dtype: str, image: Any, carrier: Any, numbers: Any, outside: Any) ->
         ins_ndim=[3, 2, 1, 1],
     )
     return fn.reshape(operator(image, carrier, numbers, outside), layout="CHW")
+
+
+def stretch(image: Any, parameters: NDArray[np.float64]) -> Any:
+    """Add `dali_pipelines.kernels.stretch.stretch_line` to the graph.
+
+    Parameters
+    ----------
+    image : DataNode
+        float32, layout HWC, on the CPU.
+    parameters : ndarray, shape (channels, 9), float64
+        From `dali_pipelines.stretch.Stretch.parameters`, for each channel.
+
+    Returns
+    -------
+    DataNode
+        float32, layout HWC.
+    """
+    from dali_pipelines.kernels import entries
+
+    operator = compiled_operator(
+        entries.stretch_entry(),
+        out_types=[types.FLOAT],
+        in_types=[types.FLOAT, types.FLOAT],
+        outs_ndim=[3],
+        ins_ndim=[3, 1],
+    )
+    numbers = types.Constant(parameters.astype(np.float32).ravel(), device="cpu")
+    return fn.reshape(operator(image, numbers), layout="HWC")
 
 
 def warp(inputs: list[Any], order: int) -> Any:

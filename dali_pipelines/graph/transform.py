@@ -6,11 +6,15 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph import operators
 from dali_pipelines.graph.decode import MOVED, Decoded, Files, mean_and_std
+from dali_pipelines.graph.gpu import operators as operators_gpu
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind, own_operators
 from dali_pipelines.graph.parts import by_time, joined, without_missing
@@ -117,7 +121,11 @@ def transform(
         return without_missing(image, files, channels, "HWC", dtype)
 
     image = joined([_of_types(one, prepared) for one in files.images], 2)
-    kind = ImageKind(dtype, channels, decoded.largest, len(files.images))
+    largest = decoded.largest
+    if config.stretch is not None:
+        device: Any = operators if config.device_id is None else operators_gpu
+        image, largest = device.stretch(image, _curves(config, channels, files)), None
+    kind = ImageKind(dtype, channels, largest, len(files.images))
     image = own_operators(image, chance, config, kind, augmented)
     # A transform may return another type, or another number of channels.
     image = fn.cast(image, dtype=to_dali_type(dtype))
@@ -134,6 +142,17 @@ def transform(
         std=list(std) * (times if len(std) > 1 else 1),
     )
     return by_time(image, files)
+
+
+def _curves(config: PipelineConfig, channels: int, files: Files) -> NDArray[np.float64]:
+    """Return the parameters of the stretch of each channel, shape (channels, 9)."""
+    stretches, times = config.stretch or (), files.times or 1
+    if len(stretches) not in (1, channels // times):
+        raise ValueError(
+            f"stretch must be one Stretch, or {channels // times}, one for each channel of the "
+            f"images, got {len(stretches)}"
+        )
+    return np.stack([one.parameters() for one in stretches * (channels // len(stretches))])
 
 
 def _made(

@@ -23,6 +23,7 @@ from dali_pipelines.kernels.jit import JIT, cfunc, njit
 from dali_pipelines.kernels.resample.nearest import nearest
 from dali_pipelines.kernels.resample.resize import resize
 from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
+from dali_pipelines.kernels.stretch import stretch_line
 from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
 
 _AT = types.uint64
@@ -97,6 +98,12 @@ def photon_noise_entry() -> Entry:
 def choose_part_entry() -> Entry:
     """Return `choose_part`."""
     return Entry(_choose_part(), _part_setup())
+
+
+@_compiled_once
+def stretch_entry() -> Entry:
+    """Return `stretch_line` for each channel of an image."""
+    return Entry(_stretch(), _same_shape_setup())
 
 
 @njit(inline="always")
@@ -210,6 +217,23 @@ def _noise(*, of_photons: bool) -> Any:
             add_photon_noise(out, image, numbers)
         else:
             add_noise(out, image, numbers)
+
+    return run
+
+
+def _stretch() -> Any:
+    @cfunc(_RUN)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        channels = _extent(in_shapes, 0, 2)
+        shape = (_extent(in_shapes, 0, 0) * _extent(in_shapes, 0, 1), channels)
+        out = array_at(_entry(outs, 0), shape, np.float32)
+        image = array_at(_entry(ins, 0), shape, np.float32)
+        parameters = array_at(_entry(ins, 1), (channels, NUM_PARAMETERS), np.float32)
+        for pixel in range(shape[0]):
+            for channel in range(channels):
+                out[pixel, channel] = image[pixel, channel]
+        for channel in range(channels):
+            stretch_line(out[:, channel], parameters[channel])
 
     return run
 

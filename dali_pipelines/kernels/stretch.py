@@ -114,7 +114,7 @@ def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     line : ndarray, shape (pixels,), float32
-        C-contiguous.
+        Of any stride; it is fastest without gaps.
     parameters : ndarray, shape (NUM_PARAMETERS,), float32 or float64
         From `Stretch.parameters`.
     """

@@ -28,6 +28,7 @@ from dali_pipelines import (
     PipelineConfig,
     RandAugment,
     RandomGrayscale,
+    Stretch,
     TrivialAugment,
 )
 from dali_pipelines.graph.decode import (
@@ -245,6 +246,14 @@ def test_augmentations(one: Any, dtype: str, channels: int) -> None:
 def test_fits(options: dict[str, Any], planes: int) -> None:
     made = graph(FitsReader(), partial(decode_fits, planes=planes), planes=planes, **options)
     assert made.decoded.status.device == "gpu"
+
+
+@pytest.mark.usefixtures("cupy")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("planes", [1, 3])
+def test_a_stretch(dtype: str, planes: int) -> None:
+    decode, stretch = partial(decode_fits, planes=planes), (Stretch(kind="asinh"),) * planes
+    graph(FitsReader(), decode, planes=planes, crop=(8, 8), dtype=dtype, stretch=stretch)
 
 
 @pytest.mark.usefixtures("cupy")

@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError
 from types import ModuleType
 from typing import Any, Literal
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -78,6 +79,14 @@ def test_torch_gives_the_same_as_numpy(stretch: Stretch) -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-6, atol=1e-6)
     back = stretch.inverse(found)
     assert (back.dtype, tuple(back.shape)) == (torch.float32, PIXELS.shape)
+
+
+@given(stretches())
+def test_jax_gives_the_same_as_numpy(stretch: Stretch) -> None:
+    found = stretch(jax.numpy.asarray(PIXELS))
+    assert isinstance(found, jax.Array)
+    np.testing.assert_allclose(found, stretch(PIXELS), rtol=1e-5, atol=1e-5)
+    assert stretch.inverse(found).shape == PIXELS.shape
 
 
 def test_cupy_is_asked_for_its_own_functions(monkeypatch: pytest.MonkeyPatch) -> None:

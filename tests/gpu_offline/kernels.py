@@ -15,6 +15,7 @@ from numba import types
 from numba.cuda.dispatcher import CUDADispatcher
 
 from dali_pipelines import kernels
+from dali_pipelines.kernels import stretch_cuda
 from dali_pipelines.kernels.augment import color_cuda, noise_cuda
 from dali_pipelines.kernels.fits import image_cuda
 from dali_pipelines.kernels.fits.image_cuda_table import WARP
@@ -50,6 +51,7 @@ KERNELS = (
     Kernel(color_cuda, "retouch", (_WORD,), color_cuda.THREADS),
     Kernel(noise_cuda, "add_noise", (_WORD,), noise_cuda.THREADS),
     Kernel(noise_cuda, "add_photon_noise", (_WORD,), noise_cuda.THREADS),
+    Kernel(stretch_cuda, "stretch_images", (_WORD,) * 3, stretch_cuda.THREADS),
 )
 
 

@@ -29,6 +29,7 @@ KERNELS = {
     "fits": (
         *(f"{_ENTRIES}decode_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
         f"{_ENTRIES}resize_entry float32",
+        f"{_ENTRIES}stretch_entry",
         *(f"{_ENTRIES}nearest_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
         "readers.fits.tiles.hcompress.stream:compile_all",
     ),

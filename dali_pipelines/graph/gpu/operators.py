@@ -179,6 +179,48 @@ class Nearest:
         return found.transpose(2, 0, 1)
 
 
+def stretch(image: Any, parameters: Any) -> Any:
+    """Add a stretch to the graph, as `dali_pipelines.graph.operators.stretch` does for the CPU.
+
+    The image is on the GPU, and so is the result.
+    """
+    numbers = tuple(tuple(channel) for channel in parameters.tolist())
+    return python_operator(StretchImages(numbers), [image], ["HWC"])
+
+
+@dataclass(frozen=True)
+class StretchImages:
+    """The function that stretches a batch, for fn.python_function."""
+
+    parameters: tuple[tuple[float, ...], ...]
+    """Parameters of each channel."""
+
+    def __call__(self, images: list[Any]) -> list[Any]:
+        """Take a batch of CuPy arrays. CuPy's stream is DALI's."""
+        import cupy
+        import numpy as np
+
+        from dali_pipelines.kernels import stretch_cuda
+
+        outs = [cupy.empty(image.shape, np.float32) for image in images]
+        described = [
+            stretch_cuda.Image(out.data.ptr, image.data.ptr, image.size)
+            for out, image in zip(outs, images, strict=True)
+        ]
+        if described:
+            table = cupy.asarray(stretch_cuda.launch_table(described))
+            numbers = cupy.asarray(np.array(self.parameters, np.float64))
+            launch(
+                stretch_cuda.stretch_images,
+                (stretch_cuda.tiles(described), len(outs)),
+                stretch_cuda.THREADS,
+                table.data.ptr,
+                len(self.parameters),
+                numbers.data.ptr,
+            )
+        return outs
+
+
 def warp(inputs: list[Any], order: int) -> Any:
     """Add a warp to the graph, as `dali_pipelines.graph.operators.warp` does for the CPU.
 

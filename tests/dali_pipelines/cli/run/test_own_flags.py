@@ -19,11 +19,14 @@ from dali_pipelines import (
     Noise,
     RandAugment,
     RandomGrayscale,
+    Stretch,
     TrivialAugment,
 )
 from dali_pipelines.cli.flag_types import function_of
-from dali_pipelines.cli.pipeline_flags import AUGMENTATIONS, augmentation_of
+from dali_pipelines.cli.options import parse
+from dali_pipelines.cli.pipeline_flags import AUGMENTATIONS, augmentation_of, stretch_of
 from dali_pipelines.cli.run.main import main
+from dali_pipelines.cli.run_config import RunConfig
 
 
 def test_each_augmentation_of_the_package_has_a_name() -> None:
@@ -73,6 +76,39 @@ def test_texts_of_augmentations(text: str, expected: Any) -> None:
 def test_wrong_texts(text: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         augmentation_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("asinh", Stretch(kind="asinh")),
+        ("asinh(unit=100, a=0.1)", Stretch(kind="asinh", unit=100, a=0.1)),
+        ("{'kind': 'sqrt', 'clip': [0, 9]}", Stretch(kind="sqrt", clip=(0, 9))),
+        ("asin", None),
+        ("sqrt", None),
+        ("asinh(100)", None),
+        ("asinh(b=1)", None),
+        ("{'unit': 3}", None),
+    ],
+)
+def test_texts_of_stretches(text: str, expected: Stretch | None) -> None:
+    if expected is not None:
+        assert stretch_of(text) == expected
+    else:
+        with pytest.raises(ValueError, match="--stretch"):
+            stretch_of(text)
+
+
+@pytest.mark.parametrize("pipeline", ["fits", "aia"])
+def test_a_stretch_of_a_run(tmp_path: Path, pipeline: str) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(f'pipeline = "{pipeline}"\n[[stretch]]\nkind = "asinh"\nunit = 100\n')
+    config = parse(RunConfig, [f"--config={file}"], None, "run")
+    if config.calibration is None:
+        assert config.pipeline_config.stretch == (Stretch(kind="asinh", unit=100),)
+    else:
+        assert config.calibration.stretch == Stretch(kind="asinh", unit=100)
+        assert config.pipeline_config.stretch is None
 
 
 @pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "json:"])
