@@ -185,8 +185,9 @@ class PipelineConfig:
     `dali_pipelines.graph.own.chance.Chance`."""
     dtype: DType = "float32"
     """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
-    values as stored in the files, which must be of that type: then there is no mean, std or resize,
-    and FITS integers are not scaled."""
+    values as stored in the files, which must be of that type: FITS integers are not scaled, and
+    there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed: results are
+    rounded."""
     ragged: Ragged = None
     """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
     largest height and width, 0 beyond each image, and ``size``, int32; by default an error."""
@@ -360,6 +361,8 @@ def _check_dtype(values: Mapping[str, Any]) -> None:
     calculated += ["rotate"] * (values["rotate"] != 0)
     calculated += ["stretch"] * (values["stretch"] is not None)
     calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
+    if dtype == "uint8":  # resampled values are rounded
+        calculated = [name for name in calculated if name in ("mean", "std", "stretch")]
     if dtype not in ("float32", "float16") and calculated:
         raise ValueError(
             f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(calculated)}, or "

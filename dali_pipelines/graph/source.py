@@ -160,10 +160,10 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
             "columns 'y' and 'x' must both hold integers, or both floats, for window 'row', got "
             f"{dtypes[0]} and {dtypes[1]}"
         )
-    if dtypes[0].kind == "f" and config.dtype not in ("float32", "float16"):
+    if dtypes[0].kind == "f" and config.dtype not in ("float32", "float16", "uint8"):
         raise ValueError(
             f"dtype {config.dtype!r} gives the values as stored, and columns 'y' and 'x' are "
-            "floats, so windows are resampled: round these to integers, or choose float32"
+            "floats, so windows are resampled: round these to integers, or choose float32 or uint8"
         )
     return "y", "x"
 

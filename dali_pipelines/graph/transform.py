@@ -112,8 +112,8 @@ def transform(
     dtype = "uint8" if config.dtype == "uint8" else "float32"
 
     def prepared(one: Decoded, select: Callable[[Any], Any]) -> Any:
+        _check_dtype(one.dtype, config)
         placed = place(one, nodes, of_file, config, select=select, missing=config.missing)
-        _check_dtype(placed.dtype, config)
         image = placed.image if placed.layout == "HWC" else permute(placed.image, "HWC", of_file)
         return image if placed.dtype == dtype else fn.cast(image, dtype=to_dali_type(dtype))
 
@@ -166,6 +166,8 @@ def _made(
     finish = None if one.finished else mean_and_std(config, channels)
     missing = config.missing if missing is None else missing
     how: dict[str, Any] = {"select": select, "missing": missing, "finish": finish}
+    if finish is not None:
+        _check_dtype(one.dtype, config)
     placed = place(one, nodes, channels, config, **how)
     return _finish(placed, channels, config)
 
@@ -187,6 +189,9 @@ def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], 
 def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
     """Normalise, convert to config.dtype and permute to CHW what is still to be."""
     image = placed.image
+    if config.dtype == "uint8" != placed.dtype:  # it was resampled, and is rounded
+        image = fn.cast(image, dtype=types.UINT8)
+        return image if placed.layout == "CHW" else permute(image, "CHW", channels)
     if _is_done(placed, channels, config):
         image = image if placed.layout == "CHW" else permute(image, "CHW", channels)
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
@@ -195,7 +200,6 @@ def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
     if config.dtype == placed.dtype and config.dtype not in _NORMALISED:
         # For the others the operator below is faster.
         return fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
-    _check_dtype(placed.dtype, config)
     mean, std = mean_and_std(config, channels)
     return fn.crop_mirror_normalize(
         image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
@@ -207,7 +211,8 @@ def _is_done(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 
 
 def _check_dtype(dtype: str, config: PipelineConfig) -> None:
-    if config.dtype not in _NORMALISED or config.dtype == "uint8" != dtype:
+    """Raise ValueError if decoded images of this dtype cannot become that of the settings."""
+    if config.dtype not in (*_NORMALISED, dtype) or config.dtype == "uint8" != dtype:
         raise ValueError(
             f"{dtype} images cannot be converted to {config.dtype}: choose float32, or for a "
             "Reader of your own a decoder that keeps integers, as decode_array with stored does"
