@@ -18,6 +18,7 @@ COMMANDS = {
     "index": "scan an archive once into an Index file; filter it, group it",
     "verify": "decode files, and compare with astropy's and Pillow's pixels",
     "prep": "write level 1.5 files of AIA level 1 and HMI",
+    "stats": "measure pixels, to choose mean, std and a stretch for a network",
     "show": "draw a contact sheet of what a network will see",
     "export": "write a model for NVIDIA Triton, of the preprocessing of a training",
     "warm": "compile kernels for the CPU once, as a step of building an image for containers",

@@ -57,6 +57,7 @@ CASES = {
         r"(archive: .*\n)?4 files on the CPU: 3 OK, 0 DIFFERS, 1 REJECTED\n",
         made="v.json",
     ),
+    "stats": Case("archive/0.fits", "^1 of 1 images\n", "^$"),
     "show": Case("archive/0.fits -o=a.png", "^$", "a.png: 1 images, 0 rejected\n", made="a.png"),
     "prep": Case(
         "archive --tiles=16 -o=tiled",

@@ -1,0 +1,219 @@
+"""Statistics of pixels, to choose mean, std and a stretch for a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.runtime.devices import Device
+from dali_pipelines.stretch import Kind, Stretch
+from readers.values import check_integer
+
+if TYPE_CHECKING:
+    from dali_pipelines.graph.pipeline import ReaderPipeline
+    from readers.index.table import Index
+
+PERCENTILES = (0.1, 1.0, 16.0, 50.0, 84.0, 99.0, 99.9)
+_SAMPLED = 20_000
+"""Pixels of a channel of an image that are kept for the percentiles."""
+_AFTER_PIXELS = ("mean", "std", "stretch", "augment", "transform")
+
+
+@dataclass(frozen=True)
+class PixelStatistics:
+    """Statistics of the pixels of some images, a number for each channel; NaN is left out."""
+
+    images: int
+    """Images that were read."""
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    """Standard deviation."""
+    minimum: tuple[float, ...]
+    maximum: tuple[float, ...]
+    percentiles: Mapping[float, tuple[float, ...]]
+    """Values below which so many percent of the pixels are: 0.1, 1, 16, 50, 84, 99 and 99.9. They
+    are of at most 20,000 pixels of an image, drawn at random."""
+    valid: tuple[float, ...]
+    """Share of the pixels that are not NaN."""
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    """Reasons by path, for files that could not be read."""
+
+    def stretches(self, kind: Kind = "asinh") -> tuple[Stretch, ...]:
+        """Return a stretch for each channel that shows faint and bright pixels.
+
+        It maps the range from the 1st to the 99.9th percentile to about 0 to 1. For ``asinh`` the
+        curve is linear up to the noise, half the distance from the 16th to the 84th percentile.
+
+        Raises
+        ------
+        ValueError
+            If all pixels of a channel are equal, or none is positive for ``sqrt`` and ``log1p``.
+        """
+        low, high = self.percentiles[1.0], self.percentiles[99.9]
+        noise = np.subtract(self.percentiles[84.0], self.percentiles[16.0]) / 2
+        found = []
+        for number, (least, most, spread) in enumerate(zip(low, high, noise, strict=True)):
+            least = least if kind in ("none", "asinh", "signed_log1p") else max(least, 0.0)
+            unit = max(abs(least), abs(most)) if kind in ("none", "asinh") else 1.0
+            if not least < most:
+                raise ValueError(
+                    f"channel {number} has no range to stretch: its 1st percentile is {least:g}, "
+                    f"its 99.9th {most:g}"
+                )
+            a = float(np.clip(spread / unit, 1e-4, 1)) if kind == "asinh" else 1.0
+            clip = (float(_rounded(least / unit)), float(_rounded(most / unit)))
+            settings: dict[str, Any] = {"kind": kind, "clip": clip, "unit": float(_rounded(unit))}
+            found.append(Stretch.onto(0, 1, a=float(_rounded(a)), **settings))
+        return tuple(found)
+
+
+def _rounded(number: float) -> float:
+    """Return a number with three digits."""
+    return float(f"{number:.3g}")
+
+
+def pixel_statistics(
+    factory: Callable[..., ReaderPipeline],
+    index: Index,
+    *,
+    count: int = 64,
+    seed: int = 0,
+    num_read_processes: int = 2,
+    devices: Sequence[Device] | None = (None,),
+    progress: Callable[[Any], Any] = iter,
+    **settings: Any,
+) -> PixelStatistics:
+    """Return statistics of the pixels that a Loader with these settings delivers.
+
+    Parameters
+    ----------
+    factory : callable
+        `fits_pipeline`, or another.
+    index : Index
+        The images. Rows are drawn at random, one in each of `count` equal parts of the Index.
+    count : int
+        Most images to read.
+    seed : int
+        Another number draws other rows and pixels.
+    num_read_processes : int
+        Reader processes.
+    devices : sequence of int or None
+        Devices as of the Loader, by default the CPU.
+    progress : callable
+        Wraps the batches to report progress, e.g. ``tqdm.tqdm``.
+    **settings
+        Keywords of the Loader: crop, planes, hdus, calibration, ... What comes after the pixels
+        (mean, std, stretch, augment, transform) is left out, and chance is off.
+
+    Returns
+    -------
+    PixelStatistics
+        In units of the decoded images.
+
+    Raises
+    ------
+    ReadError
+        If no image can be read.
+    """
+    from dali_pipelines.loader import Loader
+    from readers.errors import ReadError
+
+    check_integer("count", count, 1)
+    chosen = index.select(spread_rows(len(index), count, seed))
+    settings = {name: one for name, one in settings.items() if name not in _AFTER_PIXELS}
+    gathered = _Gathered(seed)
+    with Loader(
+        factory,
+        chosen,
+        batch_size=1,  # images of all sizes
+        num_read_processes=num_read_processes,
+        devices=devices,
+        framework="numpy",
+        bad_sample="skip",
+        num_epochs=1,
+        **{**settings, "mode": "eval", "dtype": "float32"},
+    ) as loader:
+        for batches in progress(loader):
+            for batch in batches:
+                for image, row in zip(batch["image"], batch["row"], strict=True):
+                    gathered.add(np.asarray(image, np.float32), int(row))
+        rejected = {one.path: one.reason for one in loader.stats.rejected.values()}
+    if not gathered.images:
+        path, reason = next(iter(rejected.items()))
+        raise ReadError(path, f"none of {len(chosen)} images can be read, the first: {reason}")
+    return gathered.statistics(rejected)
+
+
+def spread_rows(num_rows: int, count: int, seed: int) -> list[int]:
+    """Return a row at random from each of `count` equal parts of an Index, or all rows.
+
+    Rows at equal distances would miss whole classes where these take turns.
+    """
+    if num_rows <= count:
+        return list(range(num_rows))
+    edges = [number * num_rows // count for number in range(count + 1)]
+    random = np.random.default_rng(seed)
+    return [int(random.integers(*part)) for part in pairwise(edges)]
+
+
+class _Gathered:
+    """Sums over images, in float64, and pixels for the percentiles."""
+
+    def __init__(self, seed: int) -> None:
+        self.images = 0
+        self._seed = seed
+        self._counts: Any = 0
+        self._all: Any = 0
+        self._means: Any = 0.0
+        self._squares: Any = 0.0
+        self._limits: list[NDArray[Any]] = []
+        self._sampled: list[NDArray[Any]] = []
+
+    def add(self, image: NDArray[np.float32], row: int) -> None:
+        """Add an image of shape (..., channels, height, width); times are not told apart."""
+        pixels = np.moveaxis(image, -3, 0).reshape(image.shape[-3], -1)
+        valid = np.isfinite(pixels)
+        counts = valid.sum(1)
+        values = np.where(valid, pixels, 0).astype(np.float64)
+        means = values.sum(1) / np.maximum(counts, 1)
+        squares = (np.where(valid, values - means[:, None], 0) ** 2).sum(1)
+        # Chan, Golub, LeVeque 1983: sums of squares about the mean of two parts.
+        total = self._counts + counts
+        shift = means - self._means
+        self._squares = self._squares + squares
+        self._squares += shift**2 * self._counts * counts / np.maximum(total, 1)
+        self._means = self._means + shift * counts / np.maximum(total, 1)
+        self._counts, self._all = total, self._all + pixels.shape[1]
+        least = np.where(valid, pixels, np.inf).min(1)
+        self._limits.append(np.stack([least, np.where(valid, pixels, -np.inf).max(1)]))
+        if pixels.shape[1] > _SAMPLED:
+            random = np.random.default_rng((self._seed, row))
+            pixels = pixels[:, random.choice(pixels.shape[1], _SAMPLED, replace=False)]
+        self._sampled.append(np.where(np.isfinite(pixels), pixels, np.nan))
+        self.images += 1
+
+    def statistics(self, rejected: Mapping[str, str]) -> PixelStatistics:
+        """Return the statistics of all images."""
+        limits, sampled = np.stack(self._limits), np.concatenate(self._sampled, axis=1)
+        with np.errstate(invalid="ignore"):
+            found = np.nanpercentile(sampled, PERCENTILES, axis=1)
+        std = np.sqrt(self._squares / np.maximum(self._counts, 1))
+        return PixelStatistics(
+            images=self.images,
+            mean=_floats(self._means),
+            std=_floats(std),
+            minimum=_floats(limits[:, 0].min(0)),
+            maximum=_floats(limits[:, 1].max(0)),
+            percentiles=dict(zip(PERCENTILES, map(_floats, found), strict=True)),
+            valid=_floats(self._counts / self._all),
+            rejected=rejected,
+        )
+
+
+def _floats(values: NDArray[Any]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -1,0 +1,139 @@
+"""Statistics of pixels against NumPy and astropy, and stretches that follow from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from dali_pipelines import (
+    Index,
+    Noise,
+    PixelStatistics,
+    ReadError,
+    Stretch,
+    fits_pipeline,
+    jpeg_pipeline,
+    pixel_statistics,
+)
+from dali_pipelines.pixel_statistics import PERCENTILES, spread_rows
+
+
+@pytest.fixture(scope="module")
+def cubes(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Five cubes of two planes and several sizes, far from 0, with NaN."""
+    folder = tmp_path_factory.mktemp("cubes")
+    for row in range(5):
+        pixels = np.random.default_rng(row).normal(1e5, 3 + row, (2, 20 + row, 30))
+        pixels[1] *= 2
+        pixels[:, row, :4] = np.nan
+        fits.writeto(folder / f"{row}.fits", pixels.astype(np.float32))
+    return Index.scan(folder)
+
+
+def compare(found: PixelStatistics, planes: list[np.ndarray]) -> None:
+    """`planes` are all pixels of each channel."""
+    pixels = [plane.astype(np.float64) for plane in planes]
+    np.testing.assert_allclose(found.mean, [np.nanmean(one) for one in pixels], rtol=1e-12)
+    np.testing.assert_allclose(found.std, [np.nanstd(one) for one in pixels], rtol=1e-9)
+    assert found.minimum == tuple(np.nanmin(one) for one in pixels)
+    assert found.maximum == tuple(np.nanmax(one) for one in pixels)
+    assert found.valid == pytest.approx([np.mean(~np.isnan(one)) for one in pixels])
+    for percent in PERCENTILES:
+        expected = [np.nanpercentile(one, percent) for one in pixels]
+        np.testing.assert_allclose(found.percentiles[percent], expected, rtol=1e-6)
+
+
+def of_files(index: Index, part: Any = ...) -> list[np.ndarray]:
+    cubes = [fits.getdata(index.path(row))[part] for row in range(len(index))]
+    return [np.concatenate([cube[plane].ravel() for cube in cubes]) for plane in range(2)]
+
+
+def test_they_are_those_of_all_pixels(cubes: Index) -> None:
+    found = pixel_statistics(fits_pipeline, cubes, planes="all", ragged="list")
+    assert (found.images, found.rejected) == (5, {})
+    compare(found, of_files(cubes))
+
+
+def test_they_are_of_the_geometry_without_chance_and_what_follows(cubes: Index) -> None:
+    settings: dict[str, Any] = {"crop": (10, 12), "window": "random", "flip": "hv", "mean": 3}
+    more: dict[str, Any] = {"std": 9, "augment": (Noise(100.0),), "stretch": Stretch(kind="asinh")}
+    found = pixel_statistics(fits_pipeline, cubes, planes="all", **settings, **more)
+    centred = []
+    for row in range(len(cubes)):
+        cube = fits.getdata(cubes.path(row))
+        top, left = (cube.shape[1] - 10) // 2, (cube.shape[2] - 12) // 2
+        centred.append(cube[:, top : top + 10, left : left + 12])
+    compare(found, [np.concatenate([one[plane].ravel() for one in centred]) for plane in range(2)])
+
+
+def test_photographs(tmp_path: Path) -> None:
+    for row in range(3):
+        pixels = np.random.default_rng(row).integers(0, 256, (9, 8, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{row}.png")
+    found = pixel_statistics(jpeg_pipeline, Index.scan(tmp_path))
+    images = [np.array(Image.open(tmp_path / f"{row}.png")) for row in range(3)]
+    compare(found, [np.concatenate([one[..., c].ravel() for one in images]) for c in range(3)])
+
+
+def test_large_images_are_sampled_for_the_percentiles(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).normal(0, 1, (400, 500)).astype(np.float32)
+    fits.writeto(tmp_path / "a.fits", pixels)
+    found = pixel_statistics(fits_pipeline, Index.scan(tmp_path))
+    for percent in (16.0, 50.0, 84.0):
+        assert found.percentiles[percent][0] == pytest.approx(
+            np.percentile(pixels, percent), abs=0.05
+        )
+    assert found == pixel_statistics(fits_pipeline, Index.scan(tmp_path))
+
+
+def test_bad_files_are_named_and_left_out(tmp_path: Path) -> None:
+    fits.writeto(tmp_path / "a.fits", np.ones((4, 4), np.float32))
+    (tmp_path / "b.fits").write_text("no FITS")
+    found = pixel_statistics(fits_pipeline, Index.scan(tmp_path))
+    assert (found.images, [*found.rejected]) == (1, [str(tmp_path / "b.fits")])
+    (tmp_path / "a.fits").unlink()
+    with pytest.raises(ReadError, match=r"b\.fits.*none of 1 images"):
+        pixel_statistics(fits_pipeline, Index.scan(tmp_path))
+
+
+@given(num_rows=st.integers(1, 300), count=st.integers(1, 60), seed=st.integers(0, 9))
+def test_rows_are_spread_but_not_at_equal_distances(num_rows: int, count: int, seed: int) -> None:
+    rows = spread_rows(num_rows, count, seed)
+    assert len(rows) == min(num_rows, count)
+    assert rows == sorted(set(rows))
+    for number, row in enumerate(rows):
+        assert number * num_rows // len(rows) <= row < (number + 1) * num_rows // len(rows)
+
+
+def test_rows_of_classes_that_take_turns() -> None:
+    classes = {row % 3 for row in spread_rows(72, 24, 0)}
+    assert classes == {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", ["none", "sqrt", "log1p", "signed_log1p", "asinh"])
+def test_stretches_map_most_pixels_onto_0_to_1(kind: Any) -> None:
+    pixels = np.random.default_rng(0).lognormal(3, 2, 100_000) - 5
+    percentiles = {one: (float(np.percentile(pixels, one)),) for one in PERCENTILES}
+    unused: Any = dict.fromkeys(("mean", "std", "minimum", "maximum", "valid"), (0.0,))
+    found = PixelStatistics(images=1, percentiles=percentiles, **unused)
+    (stretch,) = found.stretches(kind)
+    assert stretch.kind == kind
+    values = stretch(pixels)
+    assert values.min() == pytest.approx(0, abs=1e-6)
+    assert values.max() == pytest.approx(1, abs=1e-6)
+    if kind == "asinh":  # faint pixels are told apart
+        assert np.diff(np.percentile(values, [16, 84]))[0] > 0.2
+
+
+def test_equal_pixels_have_no_stretch(tmp_path: Path) -> None:
+    fits.writeto(tmp_path / "a.fits", np.ones((4, 4), np.float32))
+    found = pixel_statistics(fits_pipeline, Index.scan(tmp_path))
+    with pytest.raises(ValueError, match="channel 0 has no range"):
+        found.stretches()
