@@ -30,10 +30,10 @@ from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.values import check_type, warn_of_fractions
 from readers.channels import ChannelsReader
 from readers.contract import Reader
-from readers.fits.hdus import HduName
+from readers.fits.headers import HduName
+from readers.fits.multi_hdu import Hdu
 from readers.fits.planes import Planes, check_num_planes
 from readers.fits.reader import FitsReader
-from readers.fits.several.hdu import Hdu
 from readers.index.grouping.frames import check_frames, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader

@@ -13,12 +13,12 @@ import numpy as np
 from dali_pipelines.parallel.task_map import thread_map
 from readers.byte_ranges import merged
 from readers.errors import ReadError
-from readers.fits.facts.images import ALL
 from readers.fits.file import FitsFile, read_errors
-from readers.fits.hdus import HduName, checked
+from readers.fits.headers import HduName, checked
 from readers.fits.image import find_image
+from readers.fits.metadata import ALL
 from readers.fits.tiles.image import TiledImage
-from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
+from readers.fits.tiles.offsets import COLUMN, ImageOffsets, TileOffsets
 from readers.header_scan import file_facts
 from readers.index.containers.left_out import notes_or_null
 from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.contract import Row
-    from readers.fits.facts.cards import Fact
+    from readers.fits.headers import Value
     from readers.index.table import Index
     from readers.places.contract import Place
 
@@ -215,7 +215,7 @@ def _each_image(index: Index, storage: Storage | None) -> tuple[list[Row], pa.Ar
 
 def _keyword_facts(
     keys: Sequence[str], hdu: HduName | None, inherit: bool, row: Row
-) -> dict[str, Fact] | ReadError:
+) -> dict[str, Value] | ReadError:
     try:
         wanted = hdu if row.hdu is None else row.hdu
         (facts,) = file_facts(row.place, keys, wanted, inherit=inherit)
@@ -260,8 +260,8 @@ def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
                 header = place.ranges()
             if isinstance(image, TiledImage):
                 noted = TileOffsets.read(image, place, row.plane)
-                return None if noted is None else TileNotes(header, noted).pack()
-            return TileNotes(header, image).pack()
+                return None if noted is None else ImageOffsets(header, noted).pack()
+            return ImageOffsets(header, image).pack()
     except ReadError as error:
         return error
 

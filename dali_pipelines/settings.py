@@ -13,9 +13,9 @@ import numpy as np
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.stretch import Stretches
-from readers.fits.hdus import HduName
+from readers.fits.headers import HduName
+from readers.fits.multi_hdu import Hdu
 from readers.fits.planes import Planes
-from readers.fits.several.hdu import Hdu
 from readers.places.storage import Storage
 from readers.sampling.geometry import Flip, WindowMode
 from readers.sampling.order import Shuffle

@@ -10,8 +10,8 @@ from .contract import Row as Row
 from .contract import Sample as Sample
 from .contract import SampleSpec as SampleSpec
 from .errors import ReadError as ReadError
+from .fits.multi_hdu import Hdu as Hdu
 from .fits.reader import FitsReader as FitsReader
-from .fits.several.hdu import Hdu as Hdu
 from .index.columns import Columns as Columns
 from .index.rows.splitting import TimeBlocks as TimeBlocks
 from .index.table import Index as Index

@@ -49,3 +49,10 @@ class ReadError(OSError):
     def __reduce__(self) -> tuple[object, ...]:
         of = partial(ReadError, hdu=self.hdu, row=self.row, is_of_store=self.is_of_store)
         return of, (self.path, self.reason)
+
+
+def reason_of(error: BaseException, path: str) -> str:
+    """Return the message of an error without the path of the file, which a ReadError names."""
+    if isinstance(error, OSError) and error.strerror and error.filename == path:
+        return f"[Errno {error.errno}] {error.strerror}"
+    return str(error)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from readers.errors import ReadError
-from readers.fits.facts.cards import Fact
-from readers.fits.facts.images import fits_facts
 from readers.fits.file import read_errors
-from readers.fits.hdus import HduName
+from readers.fits.headers import HduName, Value
+from readers.fits.metadata import image_metadata
 from readers.fits.planes import ImageShape
 from readers.index.table import SUFFIXES
 from readers.jpeg.reader import JpegReader, load
@@ -33,7 +32,7 @@ def file_facts(
     *,
     hdus: Sequence[int | str] | None = None,
     inherit: bool = False,
-) -> list[dict[str, Fact]]:
+) -> list[dict[str, Value]]:
     """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
 
     What is in a container is recognised by its first bytes.
@@ -68,7 +67,7 @@ def file_facts(
     ReadError
         If the file cannot be read, or has no such image or plane.
     """
-    rows: list[dict[str, Fact]]
+    rows: list[dict[str, Value]]
     place = LOCAL.at(file) if isinstance(file, str) else file
     path = place.name
     if is_encoded(place):
@@ -76,7 +75,7 @@ def file_facts(
         rows = [dict.fromkeys((*keys, "hdu", "bitpix", "planes", "plane")) | image]
         rows[0]["codec"] = rows[0].pop("format")
     else:
-        found = fits_facts(place, keys, hdu, hdus, inherit=inherit)
+        found = image_metadata(place, keys, hdu, hdus, inherit=inherit)
         rows = [row for facts in found for row in _each(path, facts, planes)]
     with read_errors(path, None, None), place:  # it may be deleted meanwhile
         return [row | {"path": path, "file_bytes": place.nbytes} for row in rows]
@@ -91,8 +90,8 @@ def is_encoded(place: Place) -> bool:
 
 
 def _each(
-    path: str, facts: dict[str, Fact], planes: Sequence[int] | Literal["all"] | None
-) -> list[dict[str, Fact]]:
+    path: str, facts: dict[str, Value], planes: Sequence[int] | Literal["all"] | None
+) -> list[dict[str, Value]]:
     if planes is None:
         return [facts | {"plane": None}]
     shape = ImageShape(*(int(facts[name] or 0) for name in ("planes", "height", "width")))
@@ -103,7 +102,7 @@ def _each(
         raise ReadError(path, str(error), hdu=int(number or 0)) from error
 
 
-def image_facts(file: str | Place) -> dict[str, Fact]:
+def image_facts(file: str | Place) -> dict[str, Value]:
     """Read an encoded image as `JpegReader` does; raise ReadError if it is not readable.
 
     Return ``height`` and ``width`` as displayed, and ``format`` as Pillow names it (``JPEG``,

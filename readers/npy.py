@@ -13,7 +13,7 @@ import numpy as np
 
 from readers.buffers import Allocate, buffer, private
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.errors import ReadError
+from readers.errors import ReadError, reason_of
 from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.values import check_integer
@@ -185,4 +185,4 @@ def _parsed(begin: bytes, version: tuple[int, int]) -> tuple[tuple[int, ...], bo
 
 def _read_error(row: Row, error: Exception) -> ReadError:
     # NumPy raises many types on malformed headers (OverflowError, SyntaxError, ...).
-    return ReadError(row.name, str(error).replace(f": {row.path!r}", ""), row=row.number)
+    return ReadError(row.name, reason_of(error, row.path), row=row.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes import FakeReader
 
 from readers import AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader
-from readers.fits.tiles.hcompress.codec import Hcompress
+from readers.fits.tiles.codecs import Hcompress
 from readers.jpeg.reader import MODULES_TO_CUT
 
 MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES)

@@ -23,7 +23,7 @@ from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
 from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
-from readers.fits.hdus import HduName, checked
+from readers.fits.headers import HduName, checked
 from readers.values import check_bool, check_integer, check_positive, is_integer, is_number
 
 _TABLES: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}

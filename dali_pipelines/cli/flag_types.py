@@ -73,7 +73,7 @@ def named_hdu(text: str) -> tuple[str, Any]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=HDU, such as dq=DQ, got {text!r}")
     if hdu[:1] in ("+", "-") and hdu[1:].isdecimal():
-        from readers.fits.several.hdu import Hdu
+        from readers.fits.multi_hdu import Hdu
 
         return name, Hdu(relative=int(hdu))
     return name, hdu_name(hdu)

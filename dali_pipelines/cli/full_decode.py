@@ -13,7 +13,7 @@ from dali_pipelines.aia.calibrate import decoded
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, read_errors
-from readers.fits.gzip_stream import MAGIC
+from readers.fits.gunzip import MAGIC
 from readers.fits.image import find_image
 from readers.fits.reader import FitsReader
 from readers.jpeg.reader import JpegReader

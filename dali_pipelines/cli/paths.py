@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from readers.fits.hdus import HduName
+    from readers.fits.headers import HduName
     from readers.index.table import Index
     from readers.places.storage import Storage
 

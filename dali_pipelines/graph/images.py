@@ -23,11 +23,9 @@ from dali_pipelines.graph.transform import transform
 from dali_pipelines.values import holds
 from readers.contract import Row
 from readers.fits.file import hdu_names
-from readers.fits.hdus import HduName
+from readers.fits.headers import HduName
+from readers.fits.multi_hdu import OFFSETS, STORED, Hdu, HdusReader, ImageKind, suffix
 from readers.fits.reader import FitsReader
-from readers.fits.several.hdu import Hdu, ImageKind
-from readers.fits.several.meaning import OFFSETS, STORED
-from readers.fits.several.reader import HdusReader, suffix
 from readers.index.table import Index
 
 _TAKEN = ("row", "valid", "report")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from readers.channels import ChannelsReader
 from readers.contract import Reader, Row
 from readers.errors import ReadError
+from readers.fits.multi_hdu import HdusReader
 from readers.fits.reader import FitsReader
-from readers.fits.several.reader import HdusReader
 from readers.index.columns import Columns
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader

@@ -14,8 +14,8 @@ from dali_pipelines.graph.images import checked_hdus, hdus_reader
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.keywords import names_of, title
 from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor, without_keywords
+from readers.fits.multi_hdu import Hdu
 from readers.fits.reader import FitsReader
-from readers.fits.several.hdu import Hdu
 from readers.index.grouping.frames import Frames
 from readers.index.table import Index
 

@@ -32,7 +32,7 @@ from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.serving import saved
 from dali_pipelines.serving.contents import WHOLE, Contents
 from dali_pipelines.values import check_several_names
-from readers.fits.several.hdu import Hdu
+from readers.fits.multi_hdu import Hdu
 from readers.index.grouping.frames import Frames, with_frames
 from readers.index.table import Index
 from readers.source import Source

@@ -24,7 +24,7 @@ from readers.aia.rules import KEYS, HeaderRules
 from readers.aia.wcs import CD, FULL_FRAME, PC
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.fits.file import read_errors
-from readers.fits.hdus import HduName, checked
+from readers.fits.headers import HduName, checked
 from readers.fits.reader import FitsReader
 from readers.window import HALO, Box, Window, needed_box
 

@@ -1,1 +1,1 @@
-"""FITS: the Reader, headers, and byte plans of compressed and plain images."""
+"""FITS: headers, HDUs and metadata; plain, compressed and gzipped images; the Readers."""

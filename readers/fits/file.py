@@ -12,13 +12,18 @@ from typing import BinaryIO
 from astropy.io import fits
 from astropy.utils.exceptions import AstropyWarning
 
-from readers.errors import ReadError
-from readers.fits.gunzip import UnpackedFits
-from readers.fits.gzip_stream import MAGIC
-from readers.fits.hdus import HduName, find_header, find_names, is_wanted
-from readers.fits.headers import BLOCK, ImageHeader
-from readers.fits.opened_hdus import check_data, find_wanted, names_of, with_pixels
-from readers.messages import FIRST_BYTES, pipeline_hint
+from readers.errors import ReadError, reason_of
+from readers.fits.gunzip import MAGIC, UnpackedFits
+from readers.fits.hdus import (
+    FoundHdu,
+    HeaderReader,
+    check_data,
+    find_opened,
+    names_of,
+    with_pixels,
+)
+from readers.fits.headers import BLOCK, HduExtent, HduName, NeedsAstropy, is_wanted
+from readers.messages import pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
 from readers.quiet import without_warnings
@@ -29,11 +34,8 @@ _PACKED = {
     b"PK\x03\x04": "zip",
     b"\x1f\x9d": "compress",
 }
-_NO_END = (
-    "Header missing END card.",
-    "a header has no END card, as where the file is cut off: copy it again",
-)
-"""Words of astropy, and those of errors here."""
+_SIMPLE = re.compile(rb"SIMPLE\s*=\s*[TF]")
+"""Begin of a FITS file, also one that does not keep to the standard's columns."""
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
 _WHOLE_BYTES = 1 << 20
@@ -152,9 +154,13 @@ class FitsFile:
             self.wanted = wanted[place]
             yield [place]
 
-    def header(self) -> ImageHeader | None:
-        """Read the header of the image; None if astropy must read it."""
-        return find_header(self.place, self.stamp, self.wanted)
+    def header(self) -> FoundHdu | None:
+        """Read the header of the image; None if astropy must read it, or raise the error."""
+        try:
+            found = HeaderReader(self.place, self.stamp).find(self.wanted)
+        except NeedsAstropy:
+            return None
+        return found if found.extent.image else None
 
     def need(self, start: int, stop: int) -> None:
         """Unpack these bytes of the file, which the HDU needs. Call it once for each at most."""
@@ -184,9 +190,15 @@ class FitsFile:
                 with _opened(file, **options) as hdus:
                     number = 1
                     if not extension:
-                        number = find_wanted(hdus, self.wanted, self.place)
+                        number = find_opened(hdus, self.wanted, self.place)
                         check_data(hdus[number], number, self.place)
                     yield hdus, number
+            except OSError as error:
+                if type(error) is OSError and error.errno is None and _lacks_end(self.place):
+                    raise ValueError(
+                        "a header has no END card, as where the file is cut off: copy it again"
+                    ) from error
+                raise
             finally:
                 self._of_astropy += nbytes_read()
 
@@ -222,9 +234,8 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
     except Exception as error:
         # astropy raises many types on malformed input (TypeError, KeyError, VerifyError, ...).
         named = isinstance(error, (OSError, ValueError, AstropyWarning))
-        reason = f"{error}" if named else f"{type(error).__name__}: {error}"
-        reason = reason.replace(f": {path!r}", "")
-        reason = reason.replace(*_NO_END).replace(repr(fits.card.UNDEFINED), "no value")
+        reason = reason_of(error, path) if named else f"{type(error).__name__}: {error}"
+        reason = reason.replace(repr(fits.card.UNDEFINED), "no value")
         raise ReadError(path, reason, hdu=where.hdu, row=row) from error
 
 
@@ -260,24 +271,20 @@ def open_images(place: Place) -> Iterator[tuple[fits.HDUList, list[int]]]:
 def hdu_names(place: Place) -> list[tuple[str, int]]:
     """Return EXTNAME, in capitals, and EXTVER of all HDUs of a file. Raises ReadError."""
     with read_errors(place.name, None, None), FitsFile.at(place, None, every=True) as file:
-        found = find_names(file.place, file.stamp)
-        if found is None:
+        try:
+            return HeaderReader(file.place, file.stamp).names()
+        except NeedsAstropy:
             with file.by_astropy(do_not_scale_image_data=True) as (hdus, _):
-                found = [names_of(hdu) for hdu in hdus]
-        return found
+                return [names_of(hdu) for hdu in hdus]
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
-    try:
-        hdus = fits.open(file, memmap=False, **options)
-    except OSError as error:
-        # astropy's message recommends one of its own options.
-        if "No SIMPLE card" not in str(error):
-            raise
-        file.seek(0)
-        begin = file.read(FIRST_BYTES)
+    begin = file.read(80)
+    if begin and not _SIMPLE.match(begin):
         hint = pipeline_hint(begin, "fits")
-        raise OSError(f"not a FITS file: it begins with {begin[:8]!r}{hint}") from None
+        raise ValueError(f"not a FITS file: it begins with {begin[:8]!r}{hint}")
+    file.seek(0)
+    hdus = fits.open(file, memmap=False, **options)
     if hdus[0].header.get("SIMPLE") is False:  # astropy takes all bytes behind it for its data
         raise ValueError("its first header has SIMPLE = F, expected T: it is not standard FITS")
     return hdus
@@ -285,5 +292,15 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
 
 def _check_counts(place: Place) -> None:
     """Reject more than 999 axes or columns in the first headers: astropy would loop over them."""
-    if (found := _COUNT.search(place.read(0, 16 * 2880))) is not None:
+    if (found := _COUNT.search(place.read(0, 16 * BLOCK))) is not None:
         raise ValueError(f"a header has {found[0].decode()!r}, the limit is 999")
+
+
+def _lacks_end(place: Place) -> bool:
+    """Return whether the file ends in a header, which astropy does not say by a type of error."""
+    headers, at, number = HeaderReader(place), 0, 0
+    while at < place.nbytes:
+        if not (text := headers.read(at)):
+            return True
+        at, number = HduExtent.by_astropy(text, at, number).end, number + 1
+    return False

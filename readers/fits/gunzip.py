@@ -1,27 +1,166 @@
-"""Gzipped FITS files: unpacked once, in order, and only as far as needed.
+"""Gzipped FITS files: inflated by Intel's isal, several times as fast as by zlib (RFC 1952).
 
-Headers are kept, and the part of the data that is read: not the data of other HDUs, nor the rows
-before a window.
+They are unpacked once, in order, and only as far as needed. Headers are kept, and the part of the
+data that is read: not the data of other HDUs, nor the rows before a window.
 """
 
 from __future__ import annotations
 
-from readers.fits.facts.cards import Cards
-from readers.fits.gzip_stream import MOST_RATIO, GzipStream
-from readers.fits.hdus import (
-    MOST_BLOCKS,
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence
+from typing import Any, Self
+
+from isal import isal_zlib
+from isal.igzip_lib import IsalError
+
+from readers.fits.hdus import MOST_BLOCKS
+from readers.fits.headers import (
+    BLOCK,
+    Cards,
     HduExtent,
     HduName,
-    hdu_of,
+    NeedsAstropy,
+    header_end,
     is_wanted,
     no_such_hdu,
-    unusual_hdu,
 )
-from readers.fits.headers import BLOCK, header_end
-from readers.fits.unpacked_place import UnpackedPlace
-from readers.places.contract import Place
+from readers.places.contract import Place, too_short
 
+MAGIC = b"\x1f\x8b"
+MOST_RATIO = 1032
+"""Largest expansion of a deflate stream: unpacked bytes per byte."""
+
+_PACKED_CHUNK = 1 << 18
 _CHUNK = 1 << 20
+"""Bytes that are read, and unpacked, at a time."""
+_GZIP = 31
+"""Value of ``wbits`` for data with the header and checksum of gzip."""
+
+
+def inflated(packed: Any, most: int) -> bytes:
+    """Return the bytes of one gzip member, at most `most`.
+
+    Raises
+    ------
+    ValueError
+        If the member is truncated, damaged, fails its checksum, or holds `most` bytes or more.
+    """
+    member = isal_zlib.decompressobj(wbits=_GZIP)
+    try:
+        found: bytes = member.decompress(packed, most)
+    except IsalError as error:  # type: ignore[misc]  # in its stub an instance
+        raise _damaged(error) from error
+    if not member.eof:
+        reason = "truncated" if len(found) < most else f"longer than {most - 1} bytes"
+        raise ValueError(f"gzip data of {len(packed)} bytes are {reason}")
+    return found
+
+
+class GzipStream:
+    """Unpack the bytes of a gzip file in order."""
+
+    def __init__(self, packed: Place) -> None:
+        self._packed = packed
+        self._member = isal_zlib.decompressobj(wbits=_GZIP)
+        self._input = b""
+        self.input_bytes = 0
+        """Bytes of the file that were read so far."""
+
+    def read(self, most: int) -> bytes:
+        """Return the next bytes, at most `most`; none at the end of the last member.
+
+        Other bytes after the last member are ignored, as ``gzip`` does.
+
+        Raises
+        ------
+        ValueError
+            If a member is truncated, damaged, or fails its checksum.
+        """
+        while True:
+            if self._member.eof:
+                rest = self._member.unused_data
+                rest = rest if len(rest) >= len(MAGIC) else rest + self._more()
+                if not rest.startswith(MAGIC):
+                    return b""
+                self._member, self._input = isal_zlib.decompressobj(wbits=_GZIP), rest
+            content = self._input or self._more()
+            try:
+                found: bytes = self._member.decompress(content, most)
+            except IsalError as error:  # type: ignore[misc]  # in its stub an instance
+                raise _damaged(error) from error
+            self._input = self._member.unconsumed_tail
+            if found:
+                return found
+            if not content and not self._member.eof:
+                raise ValueError("the file ends within its gzip data")
+
+    def _more(self) -> bytes:
+        content = self._packed.read(self.input_bytes, self.input_bytes + _PACKED_CHUNK)
+        self.input_bytes += len(content)
+        return content
+
+
+def _damaged(error: Exception) -> ValueError:
+    return ValueError(f"the gzip data are damaged: {error}")
+
+
+class UnpackedPlace:
+    """The bytes that were kept, at their positions in the file; all others read as zeros."""
+
+    __slots__ = ("_parts", "_starts", "name", "nbytes")
+    stamp: Hashable | None = None
+    etag: str | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name, self.nbytes = name, 0
+        self._starts: list[int] = []
+        self._parts: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._starts.clear()
+        self._parts.clear()
+
+    def keep(self, start: int, part: bytes) -> None:
+        """Keep bytes that begin at `start`, behind all that were kept before."""
+        self._starts.append(start)
+        self._parts.append(part)
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Do nothing: the bytes are in memory."""
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Read the bytes from `start` up to `stop`, fewer only where the file ends."""
+        found = bytearray(max(0, min(stop, self.nbytes) - start))
+        self._copy(start, memoryview(found))
+        return bytes(found)
+
+    def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        """Fill buffers, each from its own position. Raises ValueError if the file is too short."""
+        for start, buffer in pieces:
+            if start + len(buffer) > self.nbytes:
+                raise too_short(self.nbytes, len(buffer), start)
+            self._copy(start, buffer)
+
+    def _copy(self, at: int, buffer: memoryview) -> None:
+        stop = at + len(buffer)
+        number = max(0, bisect_right(self._starts, at) - 1)
+        while at < stop:
+            is_part = number < len(self._parts)
+            first = self._starts[number] if is_part else stop
+            if at < first:  # before a part, or behind the last one
+                end = min(first, stop)
+                found: bytes | memoryview = bytes(end - at)
+            else:
+                part = self._parts[number]
+                end = min(first + len(part), stop)
+                found = memoryview(part)[at - first : max(end, at) - first]
+                number += 1
+            if at < end:
+                buffer[len(buffer) - (stop - at) :][: end - at] = found
+                at = end
 
 
 class UnpackedFits:
@@ -90,7 +229,10 @@ class UnpackedFits:
         if not (text := self._header(start, number)):
             self.place.nbytes = start
             return None
-        hdu = hdu_of(Cards(text), start, number) or unusual_hdu(text, start, number)
+        try:
+            hdu = HduExtent.of(Cards(text), start, number)
+        except NeedsAstropy:
+            hdu = HduExtent.by_astropy(text, start, number)
         if hdu.end > self._most:
             raise ValueError(
                 f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file "

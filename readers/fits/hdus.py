@@ -1,7 +1,7 @@
-"""Positions of the HDUs of a file, found from their headers and kept for the latest files.
+"""Find the HDUs of a file, and keep where they are for the latest files.
 
-To reach an HDU astropy parses all headers before it. Here each header is read once, and only for
-the few cards that give the length of its data. Anything unusual is left to astropy.
+To reach an HDU astropy parses all headers before it. Here each header is read once. What our parser
+leaves to astropy, and HDUs that astropy has opened, are chosen here, too, with the errors.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from astropy.io import fits
-from astropy.io.fits import VerifyError
 
-from readers.fits.facts.cards import Cards
 from readers.fits.headers import (
     BLOCK,
-    ImageHeader,
+    Cards,
+    HduExtent,
+    HduName,
+    Keywords,
+    NeedsAstropy,
     header_end,
-    integer,
-    is_printable,
-    parsed,
+    no_such_hdu,
+    plain_name,
 )
 from readers.places.contract import Place
-from readers.values import is_integer
-
-HduName = int | str | tuple[str, int]
-"""An HDU, as astropy names it: its number (0 for the primary), EXTNAME, or (EXTNAME, EXTVER)."""
 
 MOST_BLOCKS = 2048
 """Blocks of the longest header that is read: 73,728 cards."""
@@ -40,60 +40,39 @@ _MOST_AHEAD = 1 << 20
 """Bytes to read at once of headers that follow each other closely."""
 _ODD_END = re.compile(rb"(?s)(?:.{80})*?END[^A-Z0-9_-]")
 """An END card with other bytes behind it, which astropy takes, too."""
-_KINDS = {
-    b"SIMPLE  =" + b"T".rjust(21): "PRIMARY",
-    b"XTENSION= 'IMAGE   '": "IMAGE",
-    b"XTENSION= 'TABLE   '": "TABLE",
-    b"XTENSION= 'BINTABLE'": "BINTABLE",
-}
 _KNOWN_FILES = 256
 _MOST_HDUS = 1 << 19
 """Headers that are read before all known HDUs are forgotten; each takes some 300 bytes."""
+_LISTED = 8
+"""HDUs that an error names."""
 
 
-class HduExtent(NamedTuple):
-    """Position and kind of an HDU."""
+@dataclass(frozen=True, slots=True)
+class FoundHdu:
+    """An HDU of a file, with its header."""
 
-    start: int
-    """First byte of its header in the file."""
-    data: int
-    """First byte of its data."""
-    stop: int
-    """End of its data."""
-    image: bool
-    """Whether it holds an image."""
-    name: str
-    """EXTNAME, in capitals."""
-    version: int
-    """EXTVER."""
+    number: int
+    extent: HduExtent
+    cards: Cards
 
     @property
-    def end(self) -> int:
-        """End of its last block."""
-        return -(-self.stop // BLOCK) * BLOCK
+    def text(self) -> bytes:
+        """All blocks of the header."""
+        return self.cards.text
 
     @property
-    def names(self) -> tuple[str, int]:
-        """EXTNAME and EXTVER."""
-        return self.name, self.version
+    def is_table(self) -> bool:
+        """Whether it is a binary table, which may hold a compressed image."""
+        return self.cards.is_table
 
+    @property
+    def keywords(self) -> Keywords:
+        """The keywords that say how its image is stored."""
+        return self.cards.storage_keywords()
 
-def checked(hdu: Any) -> HduName | None:
-    """Return an HDU given by the user, NumPy integers converted to Python's.
-
-    Raises
-    ------
-    ValueError
-        If it does not name an HDU.
-    """
-    if hdu is None or isinstance(hdu, str):
-        return hdu
-    if is_integer(hdu, 0):
-        return int(hdu)
-    match hdu:
-        case (str() as name, version) if is_integer(version):
-            return name, int(version)
-    raise ValueError(f"hdu must be 0 or more, an EXTNAME, or (EXTNAME, EXTVER), got {hdu!r}")
+    def header(self, keys: Collection[str]) -> fits.Header:
+        """Return the given keywords, in capitals, and `keywords`; each takes time to parse."""
+        return self.cards.selected(keys)
 
 
 class _Layout:
@@ -108,8 +87,8 @@ class _Layout:
         if isinstance(wanted, int):
             return wanted if wanted in self.hdus else None
         if isinstance(wanted, str):
-            return self._numbers.get(_name(wanted))
-        return self._numbers.get(wanted and (_name(wanted[0]), wanted[1]))
+            return self._numbers.get(plain_name(wanted))
+        return self._numbers.get(wanted and (plain_name(wanted[0]), wanted[1]))
 
     def add(self, number: int, hdu: HduExtent) -> None:
         """Add the next HDU."""
@@ -121,209 +100,94 @@ class _Layout:
         self.hdus[number] = hdu  # when its names are known
 
 
-def find_header(place: Place, stamp: Hashable | None, wanted: HduName | None) -> ImageHeader | None:
-    """Read the header of an image; what is found of a file that has a stamp is kept.
-
-    Return None if there is no such image, a header before it is unusual, or the file is truncated:
-    astropy then reads it, or raises the error.
-    """
-    headers = HeaderReader(place)
-    found = _find(headers, _layout(stamp), wanted)
-    if found is None or not found[1].image:
-        return None
-    number, hdu, text = found
-    text = text or headers.read(hdu.start)
-    return ImageHeader.of(number, text, hdu.data, hdu.stop, hdu.names) if text else None
-
-
-def find_hdu(headers: HeaderReader, stamp: Hashable | None, number: int) -> HduExtent | None:
-    """Return where an HDU is; None where `find_header` returns it."""
-    found = _find(headers, _layout(stamp), number)
-    return None if found is None else found[1]
-
-
-def find_names(place: Place, stamp: Hashable | None) -> list[tuple[str, int]] | None:
-    """Return EXTNAME, in capitals, and EXTVER of all HDUs; None if astropy must read them."""
-    layout = _layout(stamp)
-    _find(HeaderReader(place), layout, sys.maxsize)
-    known = [layout.hdus[number] for number in range(len(layout.hdus))]
-    return [hdu.names for hdu in known] if known and known[-1].end >= place.nbytes else None
-
-
-def _layout(stamp: Hashable | None) -> _Layout:
-    return _Layout() if stamp is None else _known_hdus(stamp)
-
-
-def _find(
-    headers: HeaderReader, layout: _Layout, wanted: HduName | None
-) -> tuple[int, HduExtent, bytes] | None:
-    """Return the number of an HDU, its extent, and its header, if that was read now."""
-    count, text = -1, b""
-    while (number := layout.number(wanted)) is None:
-        count = len(layout.hdus)
-        found = headers.hdu(layout.hdus[count - 1].end if count else 0, count)
-        if found is None:
-            return None
-        text = found[1].text
-        layout.add(count, found[0])
-        if next(_headers) % _MOST_HDUS == 0:
-            _known_hdus.cache_clear()
-    hdu = layout.hdus[number]
-    # Others have a known one behind them.
-    if number == len(layout.hdus) - 1 and not headers.goes_on(hdu):
-        return None
-    # Another thread may have added the wanted one since.
-    return number, hdu, text if count == number else b""
-
-
-def _name(name: str) -> str:
-    return name.strip().upper()
-
-
-def is_wanted(hdu: HduExtent, number: int, wanted: HduName | None) -> bool:
-    """Return whether this is the wanted HDU, by astropy's rules for names."""
-    if wanted is None:
-        return hdu.image
-    if isinstance(wanted, int):
-        return number == wanted
-    name, version = (wanted, hdu.version) if isinstance(wanted, str) else wanted
-    name = _name(name)
-    return version == hdu.version and (name == hdu.name or (name == "PRIMARY" and number == 0))
-
-
-def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -> ValueError:
-    """Return the error for an HDU that is missing among HDUs of these names.
-
-    `after` says what else follows them in the file.
-    """
-    if wanted is None:
-        return ValueError(f"no HDU holds an image{after}")
-    if isinstance(wanted, int):
-        count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
-        return ValueError(f"there is no HDU {wanted}, the file has {count}{after}")
-    known = ", ".join(name or str(number) for number, name in enumerate(names))
-    return ValueError(f"there is no HDU {wanted!r}, the file has {known}{after}")
-
-
-def hdu_of(cards: Cards, start: int, number: int) -> HduExtent | None:
-    """Describe an HDU from its header, which begins at byte `start`; None if it is unusual."""
-    text = cards.text
-    kind = _KINDS.get(text[:20] if number else text[:30], "")
-    nbytes = _data_bytes(cards, kind)
-    if nbytes is None or (kind == "PRIMARY") != (number == 0):
-        return None
-    if cards.continues(b"EXTNAME ") or not is_printable(text) or cards.has_lower_case:
-        return None
-    # A damaged END card merges two headers, and the data begin elsewhere.
-    if any(map(cards.repeats, cards.names[: (5 if number else 3) + _axes(text)])):
-        return None
-    try:
-        compressed = kind == "BINTABLE" and _value(cards, b"ZIMAGE  ") is True
-        name, version = _value(cards, b"EXTNAME "), _value(cards, b"EXTVER  ")
-    except VerifyError:
-        return None
-    image = compressed or (kind in ("PRIMARY", "IMAGE") and _axes(text) > 0)
-    data = start + len(text)
-    return HduExtent(
-        start,
-        data,
-        data + nbytes,
-        image,
-        sys.intern(_name(name)) if isinstance(name, str) else "PRIMARY" if number == 0 else "",
-        version if isinstance(version, int) else 1,
-    )
-
-
-def unusual_hdu(text: bytes, start: int, number: int) -> HduExtent:
-    """Describe an HDU whose header only astropy can parse; ValueError if its size is not known."""
-    header = fits.Header.fromstring(text)
-    kind = str(header.get("XTENSION", "PRIMARY")).strip()
-    is_groups = number == 0 and header.get("GROUPS") is True
-    try:
-        axes = [int(header[f"NAXIS{axis}"]) for axis in range(1, min(header["NAXIS"], 999) + 1)]
-        pixels = math.prod(axes[is_groups:]) if axes else 0
-        values = header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
-        nbytes = abs(header["BITPIX"]) * values // 8
-    except (KeyError, TypeError):
-        nbytes = -1
-    if nbytes < 0:
-        raise ValueError(f"the header of HDU {number} does not give the size of its data")
-    is_image = kind in ("PRIMARY", "IMAGE") and len(axes) > 0 and not is_groups
-    return HduExtent(
-        start,
-        start + len(text),
-        start + len(text) + nbytes,
-        is_image or (kind == "BINTABLE" and header.get("ZIMAGE") is True),
-        str(header.get("EXTNAME", "" if number else "PRIMARY")).strip().upper(),
-        header.get("EXTVER", 1),
-    )
-
-
-def _data_bytes(cards: Cards, kind: str) -> int | None:
-    """Return the bytes of data; None if mandatory cards are unusual (FITS Standard 4.0, 4.4.1)."""
-    text = cards.text
-    bitpix, naxis = integer(text, 1, "BITPIX"), integer(text, 2, "NAXIS")
-    if not kind or bitpix not in (8, 16, 32, 64, -32, -64) or naxis is None or not 0 <= naxis < 999:
-        return None
-    lengths = [integer(text, 3 + n, f"NAXIS{n + 1}") for n in range(naxis)]
-    axes = [length for length in lengths if length is not None and length >= 0]
-    if len(axes) < naxis:
-        return None
-    if kind == "PRIMARY":
-        odd = any(name in cards for name in (b"GROUPS  ", b"PCOUNT  ", b"GCOUNT  "))
-        counts: list[int | None] = [0, None if odd else 1]
-    else:
-        if text[20:31].strip(b" /"):
-            return None
-        counts = [integer(text, 3 + naxis + n, f"{w}COUNT") for n, w in enumerate("PG")]
-    pcount, gcount = counts
-    if gcount != 1 or pcount is None or pcount < 0:
-        return None
-    if kind == "BINTABLE":
-        columns = integer(text, 5 + naxis, "TFIELDS")
-        if (bitpix, naxis) != (8, 2) or columns is None or not 0 <= columns < 1000:
-            return None
-    elif pcount:
-        return None
-    return abs(bitpix) // 8 * (math.prod(axes) + pcount) if naxis else 0
-
-
-def _axes(text: bytes) -> int:
-    return integer(text, 2, "NAXIS") or 0
-
-
-def _value(cards: Cards, name: bytes) -> object:
-    card = cards.first(name)
-    return None if card is None or card[8:9] != b"=" else parsed(card)[1]
-
-
 class HeaderReader:
-    """Reads headers of a file; those that lie close together in one go."""
+    """Reads headers of a file; those that are close together in one go.
 
-    def __init__(self, place: Place) -> None:
+    Parameters
+    ----------
+    place : Place
+        The open file.
+    stamp : hashable, optional
+        Its stamp: what is found of a file that has one is kept.
+    """
+
+    def __init__(self, place: Place, stamp: Hashable | None = None) -> None:
         self._place = place
+        self._layout = _Layout() if stamp is None else _known_hdus(stamp)
         self._at, self._content = 0, b""
         self._ahead = _READ
 
-    def hdu(self, start: int, number: int) -> tuple[HduExtent, Cards] | None:
-        """Return an HDU and its header; None if it is unusual. `goes_on` says if all is there."""
-        if not (text := self.read(start)):
-            return None
-        cards = Cards(text)
-        if (found := hdu_of(cards, start, number)) is None:
-            return None
-        is_near = found.end - start <= 2 * self._ahead
-        self._ahead = min(2 * self._ahead, _MOST_AHEAD) if is_near else _READ
-        return found, cards
+    def find(self, wanted: HduName | None) -> FoundHdu:
+        """Return an HDU by its number or name, with None the first that holds an image.
 
-    def goes_on(self, hdu: HduExtent) -> bool:
-        """Return whether all data of an HDU are there, and the file ends or another one follows."""
-        if hdu.end >= self._place.nbytes:  # the last block may be cut short
-            return hdu.stop <= max(hdu.data, self._place.nbytes)
-        return self._place.read(hdu.end, hdu.end + 8) == b"XTENSION"
+        Raises
+        ------
+        NeedsAstropy
+            If there is none, a header before it is unusual, or the file is truncated.
+        """
+        number, found = self._find(wanted)
+        if found is None:
+            extent = self._layout.hdus[number]
+            found = FoundHdu(number, extent, self._cards(extent.start))
+        return found
+
+    def names(self) -> list[tuple[str, int]]:
+        """Return EXTNAME, in capitals, and EXTVER of all HDUs. Raises NeedsAstropy."""
+        with suppress(NeedsAstropy):  # behind the last one
+            self._find(sys.maxsize)
+        known = [self._layout.hdus[number] for number in range(len(self._layout.hdus))]
+        if not known or known[-1].end < self._place.nbytes:
+            raise NeedsAstropy
+        return [hdu.names for hdu in known]
+
+    def _find(self, wanted: HduName | None) -> tuple[int, FoundHdu | None]:
+        """Return the number of an HDU, and the HDU if its header was read now."""
+        layout, found = self._layout, None
+        while (number := layout.number(wanted)) is None:
+            count = len(layout.hdus)
+            found = self.hdu(layout.hdus[count - 1].end if count else 0, count)
+            layout.add(count, found.extent)
+            if next(_headers) % _MOST_HDUS == 0:
+                _known_hdus.cache_clear()
+        # Others have a known one behind them.
+        if number == len(layout.hdus) - 1:
+            self.check_end(layout.hdus[number])
+        # Another thread may have added the wanted one since.
+        return number, found if found is not None and found.number == number else None
+
+    def hdu(self, start: int, number: int) -> FoundHdu:
+        """Return an HDU by the first byte of its header. `check_end` says if all is there.
+
+        Raises
+        ------
+        NeedsAstropy
+            If its header is unusual, or cut off.
+        """
+        cards = self._cards(start)
+        extent = HduExtent.of(cards, start, number)
+        is_near = extent.end - start <= 2 * self._ahead
+        self._ahead = min(2 * self._ahead, _MOST_AHEAD) if is_near else _READ
+        return FoundHdu(number, extent, cards)
+
+    def check_end(self, hdu: HduExtent) -> None:
+        """Raise NeedsAstropy unless all data are there, and the file ends or another HDU follows.
+
+        The last block may be cut short.
+        """
+        if hdu.end >= self._place.nbytes:
+            is_whole = hdu.stop <= max(hdu.data, self._place.nbytes)
+        else:
+            is_whole = self._place.read(hdu.end, hdu.end + 8) == b"XTENSION"
+        if not is_whole:
+            raise NeedsAstropy
+
+    def _cards(self, start: int) -> Cards:
+        if not (text := self.read(start)):
+            raise NeedsAstropy
+        return Cards(text)
 
     def read(self, start: int) -> bytes:
-        """Return a header; empty if its END is missing where the file ends, or odd.
+        """Return the text of a header; empty if its END is missing where the file ends, or odd.
 
         Raises
         ------
@@ -355,3 +219,110 @@ def _known_hdus(stamp: Hashable) -> _Layout:
 
 _headers = itertools.count(1)
 """Counts the headers that are read."""
+
+
+def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int:
+    """Return the number of the wanted HDU among those that astropy has opened.
+
+    `place` has the bytes of the file. ValueError if there is none, or it holds no image.
+    """
+    if wanted is None:
+        number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
+        if number is None:
+            raise no_such_hdu(None, (), _after(hdus, place))
+        return number
+    try:
+        number = hdus.index_of(wanted)
+        hdu = hdus[number]
+    except (IndexError, KeyError):
+        names = [hdu.name for hdu in hdus]
+        raise no_such_hdu(wanted, names, _after(hdus, place)) from None
+    if not _holds_image(hdu):
+        reason, images = f"HDU {wanted!r} holds no image, it is a {type(hdu).__name__}", {}
+        with suppress(Exception):  # of a damaged HDU, not of the one that was asked for
+            for other, hdu in enumerate(hdus):
+                if _holds_image(hdu):
+                    images[other] = hdu.name
+        if images:
+            reason += f"; images are in HDU {_listed(images)}: give hdu={min(images)}"
+        raise ValueError(reason)
+    return number
+
+
+def check_data(hdu: Any, number: int, place: Place) -> None:
+    """Raise ValueError if the data of an HDU are cut off; some of its padding may be missing."""
+    found = hdu.fileinfo()
+    start, data, nbytes = found["hdrLoc"], found["datLoc"], place.nbytes
+    if data + found["datSpan"] <= nbytes:
+        return
+    stop = HduExtent.by_astropy(place.read(start, data), start, number).stop
+    if stop > max(data, nbytes):
+        raise ValueError(
+            f"the file is truncated: it ends at byte {nbytes}, the data of HDU {number} at {stop}"
+        )
+
+
+def names_of(hdu: Any) -> tuple[str, int]:
+    """Return EXTNAME, in capitals, and EXTVER of an HDU that astropy has opened."""
+    return plain_name(hdu.name), hdu.ver if isinstance(hdu.ver, int) else 1
+
+
+def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
+    """Return the numbers of the opened HDUs that hold images with pixels.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or data of an HDU are cut off.
+    """
+    for number, hdu in enumerate(hdus):
+        check_data(hdu, number, place)
+    images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
+    if not images:
+        raise no_such_hdu(None, ())
+    return images
+
+
+def images_among(names: Mapping[int, str], wanted: Sequence[int | str]) -> list[int]:
+    """Return which HDUs are wanted, by number or by EXTNAME with ``*`` for any characters.
+
+    `names` has the EXTNAMEs in capitals by the numbers of the HDUs. Raise ValueError if there is no
+    HDU for one that is wanted.
+    """
+    chosen: set[int] = set()
+    for each in wanted:
+        if isinstance(each, int):
+            found = {each} & names.keys()
+        else:
+            pattern = plain_name(each)
+            found = {number for number, name in names.items() if fnmatchcase(name, pattern)}
+        if not found:
+            raise ValueError(f"no image in HDU {each!r}, the file has images in {_listed(names)}")
+        chosen |= found
+    return sorted(chosen)
+
+
+def _listed(names: Mapping[int, str]) -> str:
+    """Return numbers and EXTNAMEs of HDUs, and how many more there are than fit into a line."""
+    each = [f"{number} ({name})" if name else f"{number}" for number, name in names.items()]
+    more = [f"and {len(each) - _LISTED} more"] if len(each) > _LISTED else []
+    return ", ".join(each[:_LISTED] + more)
+
+
+def _after(hdus: fits.HDUList, place: Place) -> str:
+    """Return the end of an error: that astropy cannot read what follows these HDUs, if so."""
+    last = hdus[-1].fileinfo()
+    end = last["datLoc"] + last["datSpan"]
+    if place.read(end, end + 8) != b"XTENSION":
+        return ""
+    return (
+        f"; the header of a further one, in the last {place.nbytes - end} bytes of the file, is "
+        "cut off or damaged: copy the file again"
+    )
+
+
+def _holds_image(hdu: Any) -> bool:
+    if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
+        return True
+    # astropy takes any HDU of the name PRIMARY for an image.
+    return bool(hdu.is_image) and hasattr(hdu, "shape") and hdu.header.get("NAXIS", 0) >= 1

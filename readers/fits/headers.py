@@ -1,27 +1,64 @@
-"""Parse the header of an image without astropy: its cards, and the values needed to read it.
+"""Parse headers of FITS files: values of keywords, and the extents of HDUs.
 
-``fits.open`` takes many times as long, which for a window would be most of the work of a reader
-process. Anything unusual is left to astropy.
+Both for reading pixels and for keywords in an Index. `astropy.io.fits.Header` looks at each card
+before the first value is known, and ``fits.open`` takes many times as long as a window. Here only
+the wanted cards are parsed, and only those that leave no doubt. `NeedsAstropy` leaves everything
+else to astropy.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+import sys
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn
+from struct import Struct
+from typing import Any, NamedTuple, NoReturn
 
 from astropy.io import fits
 
+from readers.values import is_integer
+
 BLOCK = 2880
-_INITIALS = re.compile(b"[BNPTZ]")
-"""First letters of the keywords that say how an image is stored in a table."""
-_OF_IMAGE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3}|BSCALE  |BZERO   |BLANK   )=")
-"""Keywords that say how a plain image is stored."""
-TABLE = b"XTENSION= 'BINTABLE'"
 END = b"END" + b" " * 77
+TABLE = b"XTENSION= 'BINTABLE'"
+
+Value = bool | int | float | str | None
+"""Value of a keyword."""
+HduName = int | str | tuple[str, int]
+"""An HDU, as astropy names it: its number (0 for the primary), EXTNAME, or (EXTNAME, EXTVER)."""
+
+_VALUE = re.compile(
+    rb" *(?:'([^']+)'|([+-]?\d+)|([+-]?(?:\d+\.?\d*|\.\d+)(?:[EDed][+-]?\d+)?)|([TF])"
+    rb"|('')(?=[^']*$)|) *(?:/.*)?"
+)
+"""Text, integer, float, logical, empty text, or no value; then a comment."""
+_D_TO_E = bytes.maketrans(b"Dd", b"EE")
+_SIMPLE_NAME = re.compile(rb"[!-<>-~]+ *| {8}")
+"""Names of cards that have no other keyword than these 8 characters."""
+_WITHOUT_VALUE = (b"COMMENT ", b"CONTINUE", b"HIERARCH", b"HISTORY ", b"END     ")
+_WORD = re.compile(rb"HIERARCH +[^ =]+ *=")
+"""A long form of a keyword that may have a short one, too."""
+_STORAGE = re.compile(
+    rb"(?:BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|PCOUNT|THEAP|TFIELDS|T(?:FORM|TYPE|SCAL|ZERO)\d+"
+    rb"|Z(?!HECKSUM|DATASUM)[A-Z0-9]+) *"
+)
+"""Keywords that say how an image is stored, plain or in a table."""
+_OF_IMAGE, _OF_TABLE = re.compile(b"[BN]"), re.compile(b"[BNPTZ]")
+"""First letters of those that count for plain images, and for tables."""
 _PRINTABLE = bytes(range(32, 127))
+_KINDS = {
+    b"SIMPLE  =" + b"T".rjust(21): "PRIMARY",
+    b"XTENSION= 'IMAGE   '": "IMAGE",
+    b"XTENSION= 'TABLE   '": "TABLE",
+    TABLE: "BINTABLE",
+}
+_KNOWN_NAMES = 1 << 16
+
+
+class NeedsAstropy(Exception):
+    """Only astropy can parse this header, or reject it."""
 
 
 class Keywords(dict[str, Any]):
@@ -31,71 +68,181 @@ class Keywords(dict[str, Any]):
         raise KeyError(f"Keyword {name!r} not found.")  # as astropy says it
 
 
-@dataclass(frozen=True, slots=True)
-class ImageHeader:
-    """The header of an HDU that holds an image, and the position of its data."""
+class Cards:
+    """The cards of a header by their names: keywords padded to 8 bytes.
 
-    number: int
-    """Number of the HDU."""
-    text: bytes
-    """All cards."""
-    keywords: Keywords
-    """The keywords that say how the image is stored."""
-    start: int
-    """First byte of the data in the file."""
-    stop: int
-    """End of the data in the file, in bytes."""
-    names: tuple[str, int]
-    """EXTNAME, in capitals, and EXTVER."""
+    Parameters
+    ----------
+    text : bytes
+        Whole blocks, with an END card.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        end = text.find(END)
+        while end % 80:
+            end = text.find(END, end + 1)
+        count = end // 80
+        self.text = text
+        """All blocks."""
+        self.names: tuple[bytes, ...] = _names(len(text) // 80).unpack(text)[:count]
+        """Names of the cards, in their order."""
+        self._first = dict(zip(reversed(self.names), range(count - 1, -1, -1), strict=True))
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._first
 
     @property
     def is_table(self) -> bool:
-        """Whether the image is compressed into a table."""
+        """Whether they are of a binary table."""
         return self.text.startswith(TABLE)
 
-    @classmethod
-    def of(
-        cls, number: int, text: bytes, start: int, stop: int, names: tuple[str, int]
-    ) -> ImageHeader:
-        """Parse the cards that say how the image is stored.
+    def card(self, number: int) -> bytes:
+        """Return the 80 bytes of a card."""
+        return self.text[80 * number : 80 * number + 80]
+
+    def repeats(self, name: bytes) -> bool:
+        """Return whether there are several cards of a name."""
+        return self.names.count(name) > 1
+
+    def value(self, name: bytes) -> Value:
+        """Return the value of the first card of a name; None if there is none, or it is undefined.
+
+        Blanks at the end of text are removed; those at its start are a part of it.
+
+        Raises
+        ------
+        NeedsAstropy
+            If it cannot be parsed without doubt.
+        """
+        number = self._first.get(name)
+        if number is None:
+            return None
+        if self.names[number + 1 : number + 2] == (b"CONTINUE",):
+            raise NeedsAstropy
+        return _parsed(self.card(number))
+
+    def only_value(self, name: bytes) -> Value:
+        """Return the value of the only card of a name; raise NeedsAstropy if there are several."""
+        if name in self._first and self.repeats(name):
+            raise NeedsAstropy
+        return self.value(name)
+
+    def integer(self, number: int, name: bytes) -> int:
+        """Return the value of card `number`; NeedsAstropy unless it has this name, and is integer.
+
+        For the mandatory keywords, whose order is fixed (FITS Standard 4.0, section 4.4.1).
+        """
+        if self.names[number : number + 1] != (name,):
+            raise NeedsAstropy
+        value = _parsed(self.card(number))
+        if type(value) is not int:
+            raise NeedsAstropy
+        return value
+
+    def check_names(self) -> None:
+        """Raise NeedsAstropy if a keyword may be elsewhere than in the first columns of a card."""
+        if not _simple_names.issuperset(self._first):
+            if len(_simple_names) > _KNOWN_NAMES:
+                _simple_names.clear()
+            for name in self._first:
+                if not _SIMPLE_NAME.fullmatch(name) or name == b"END     ":
+                    raise NeedsAstropy
+                _simple_names.add(name)
+        if b"HIERARCH" in self._first and _WORD.search(self.text):
+            raise NeedsAstropy
+
+    def storage_keywords(self) -> Keywords:
+        """Return the keywords that say how an image is stored.
 
         If a keyword is repeated the last one counts, in tables the first, as in astropy and
         CFITSIO.
         """
-        if text.startswith(TABLE):
-            starts = [80 * card.start() for card in _INITIALS.finditer(text[::80])][::-1]
-        else:
-            starts = [card.start() for card in _OF_IMAGE.finditer(text) if card.start() % 80 == 0]
-        keywords = Keywords(parsed(text[at : at + 80]) for at in starts)
-        return cls(number, text, keywords, start, stop, names)
-
-    def header(self, keys: Collection[str]) -> fits.Header:
-        """Return `keywords` and the given ones, in capitals; each one takes time to parse."""
-        wanted = {f"{key:<8}".encode() for key in keys}
-        cards = (self.text[at : at + 80] for at in range(0, len(self.text), 80))
-        return fits.Header.fromstring(
-            b"".join(card for card in cards if _INITIALS.match(card) or card[:8] in wanted)
+        numbers = self._storage()
+        if self.is_table:
+            numbers.reverse()
+        return Keywords(
+            _parsed_by_any(self.card(number))
+            for number in numbers
+            if self.text[80 * number + 8 : 80 * number + 9] == b"="
         )
 
+    def selected(self, keys: Collection[str]) -> fits.Header:
+        """Return some keywords, in capitals, and those that say how an image is stored."""
+        wanted = {f"{key:<8}".encode() for key in keys}
+        numbers = {number for number, name in enumerate(self.names) if name in wanted}
+        return fits.Header.fromstring(
+            b"".join(map(self.card, sorted(numbers.union(self._storage()))))
+        )
 
-@lru_cache(maxsize=4096)
-def parsed(card: bytes) -> tuple[str, Any]:
-    """Parse a card. Cached, since most cards here are the same in all files."""
-    found = fits.Card.fromstring(card)
-    return found.keyword, found.value
+    def _storage(self) -> list[int]:
+        """Return the numbers of the cards that say how an image is stored."""
+        initials = _OF_TABLE if self.is_table else _OF_IMAGE
+        found = initials.finditer(self.text[: 80 * len(self.names) : 80])
+        return [each.start() for each in found if _is_storage(self.names[each.start()])]
 
 
-def integer(header: bytes, number: int, keyword: str) -> int | None:
-    """Return the value of card `number`; None unless it is this keyword, and an integer."""
-    return _integer(header[80 * number : 80 * number + 80], keyword)
+_simple_names: set[bytes] = set()
+"""Names that are checked already: they are the same in all files."""
 
 
-@lru_cache(maxsize=4096)
-def _integer(card: bytes, keyword: str) -> int | None:
-    if card[:10] != f"{keyword:<8}= ".encode():
-        return None
-    value = card[10:].partition(b"/")[0].strip(b" ")
-    return int(value) if value.removeprefix(b"-").isdigit() else None
+@lru_cache(maxsize=1 << 14)
+def _is_storage(name: bytes) -> bool:
+    return _STORAGE.fullmatch(name) is not None
+
+
+@lru_cache
+def _names(count: int) -> Struct:
+    return Struct("8s72x" * count)
+
+
+@lru_cache(maxsize=1 << 13)
+def _parsed(card: bytes) -> Value:
+    """Parse a card without astropy. Cached, since most cards are the same in all files."""
+    found = _VALUE.fullmatch(card, 10) if card[8:10] == b"= " else None
+    if found is None:
+        raise NeedsAstropy
+    value = found[found.lastindex or 0]
+    match found.lastindex:
+        case 1:
+            if b": " in value:  # maybe a record-valued keyword
+                raise NeedsAstropy
+            return value.decode().rstrip()
+        case 2:
+            return int(value)
+        case 3:
+            return float(value.translate(_D_TO_E))
+        case 4:
+            return value == b"T"
+        case 5:
+            return ""
+    return None
+
+
+@lru_cache(maxsize=1 << 12)
+def _parsed_by_any(card: bytes) -> tuple[str, Any]:
+    """Return the keyword and the value of a card, parsed by astropy if need be."""
+    try:
+        value = _parsed(card)
+    except NeedsAstropy:
+        value = None
+    value = fits.Card.fromstring(card).value if value is None else value
+    return card[:8].decode().rstrip(), value
+
+
+@lru_cache
+def card_name(key: str) -> bytes:
+    """Return the name of the cards of a keyword in any case.
+
+    Raises
+    ------
+    NeedsAstropy
+        If it may be that of other cards, too.
+    """
+    name = f"{key.strip().upper():<8}"
+    is_simple = re.fullmatch(r"[A-Z0-9_-]+ *", name) and len(name) == 8
+    if not is_simple or name.encode() in _WITHOUT_VALUE:
+        raise NeedsAstropy
+    return name.encode()
 
 
 def header_end(content: bytes, start: int) -> int:
@@ -109,6 +256,150 @@ def header_end(content: bytes, start: int) -> int:
     return min(start + (at - start) // BLOCK * BLOCK + BLOCK, len(content)) if at >= 0 else 0
 
 
-def is_printable(text: bytes) -> bool:
-    """Return whether all characters are those that a header may have."""
-    return not text.translate(None, _PRINTABLE)
+class HduExtent(NamedTuple):
+    """Position and kind of an HDU."""
+
+    start: int
+    """First byte of its header in the file."""
+    data: int
+    """First byte of its data."""
+    stop: int
+    """End of its data."""
+    image: bool
+    """Whether it holds an image."""
+    name: str
+    """EXTNAME, in capitals."""
+    version: int
+    """EXTVER."""
+
+    @property
+    def end(self) -> int:
+        """End of its last block."""
+        return -(-self.stop // BLOCK) * BLOCK
+
+    @property
+    def names(self) -> tuple[str, int]:
+        """EXTNAME and EXTVER."""
+        return self.name, self.version
+
+    @classmethod
+    def of(cls, cards: Cards, start: int, number: int) -> HduExtent:
+        """Describe an HDU from its header, which begins at byte `start`. Raises NeedsAstropy."""
+        text = cards.text
+        kind = _KINDS.get(text[:20] if number else text[:30], "")
+        if not kind or (kind == "PRIMARY") != (number == 0):
+            raise NeedsAstropy
+        axes, nbytes = _data_of(cards, kind)
+        names = b"".join(cards.names)
+        if text.translate(None, _PRINTABLE) or names != names.upper():
+            raise NeedsAstropy
+        # A damaged END card merges two headers, and the data begin elsewhere.
+        if any(map(cards.repeats, cards.names[: (5 if number else 3) + len(axes)])):
+            raise NeedsAstropy
+        compressed = kind == "BINTABLE" and cards.value(b"ZIMAGE  ") is True
+        name, version = cards.value(b"EXTNAME "), cards.value(b"EXTVER  ")
+        data = start + len(text)
+        return cls(
+            start,
+            data,
+            data + nbytes,
+            compressed or (kind in ("PRIMARY", "IMAGE") and len(axes) > 0),
+            sys.intern(plain_name(name)) if isinstance(name, str) else "" if number else "PRIMARY",
+            version if isinstance(version, int) else 1,
+        )
+
+    @classmethod
+    def by_astropy(cls, text: bytes, start: int, number: int) -> HduExtent:
+        """Do the same by astropy; ValueError if the size of the data is not known."""
+        header = fits.Header.fromstring(text)
+        kind = str(header.get("XTENSION", "PRIMARY")).strip()
+        is_groups = number == 0 and header.get("GROUPS") is True
+        try:
+            axes = [int(header[f"NAXIS{axis}"]) for axis in range(1, min(header["NAXIS"], 999) + 1)]
+            pixels = math.prod(axes[is_groups:]) if axes else 0
+            values = header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
+            nbytes = abs(header["BITPIX"]) * values // 8
+        except (KeyError, TypeError):
+            nbytes = -1
+        if nbytes < 0:
+            raise ValueError(f"the header of HDU {number} does not give the size of its data")
+        is_image = kind in ("PRIMARY", "IMAGE") and len(axes) > 0 and not is_groups
+        return cls(
+            start,
+            start + len(text),
+            start + len(text) + nbytes,
+            is_image or (kind == "BINTABLE" and header.get("ZIMAGE") is True),
+            plain_name(str(header.get("EXTNAME", "" if number else "PRIMARY"))),
+            header.get("EXTVER", 1),
+        )
+
+
+def _data_of(cards: Cards, kind: str) -> tuple[list[int], int]:
+    """Return the axes and bytes of the data (FITS Standard 4.0, 4.4.1). Raises NeedsAstropy."""
+    bitpix, naxis = cards.integer(1, b"BITPIX  "), cards.integer(2, b"NAXIS   ")
+    if bitpix not in (8, 16, 32, 64, -32, -64) or not 0 <= naxis < 999:
+        raise NeedsAstropy
+    axes = [cards.integer(3 + n, f"NAXIS{n + 1:<3}".encode()) for n in range(naxis)]
+    pcount = 0
+    if kind == "PRIMARY":
+        if any(name in cards for name in (b"GROUPS  ", b"PCOUNT  ", b"GCOUNT  ")):
+            raise NeedsAstropy
+    else:
+        pcount = cards.integer(3 + naxis, b"PCOUNT  ")
+        if cards.integer(4 + naxis, b"GCOUNT  ") != 1 or cards.text[20:31].strip(b" /"):
+            raise NeedsAstropy
+    if min([*axes, pcount]) < 0 or (pcount and kind != "BINTABLE"):
+        raise NeedsAstropy
+    if kind == "BINTABLE":
+        columns = cards.integer(5 + naxis, b"TFIELDS ")
+        if (bitpix, naxis) != (8, 2) or not 0 <= columns < 1000:
+            raise NeedsAstropy
+    return axes, abs(bitpix) // 8 * (math.prod(axes) + pcount) if naxis else 0
+
+
+def checked(hdu: Any) -> HduName | None:
+    """Return an HDU given by the user, NumPy integers converted to Python's.
+
+    Raises
+    ------
+    ValueError
+        If it does not name an HDU.
+    """
+    if hdu is None or isinstance(hdu, str):
+        return hdu
+    if is_integer(hdu, 0):
+        return int(hdu)
+    match hdu:
+        case (str() as name, version) if is_integer(version):
+            return name, int(version)
+    raise ValueError(f"hdu must be 0 or more, an EXTNAME, or (EXTNAME, EXTVER), got {hdu!r}")
+
+
+def plain_name(name: str) -> str:
+    """Return an EXTNAME as it is compared: in capitals, without blanks around it."""
+    return name.strip().upper()
+
+
+def is_wanted(hdu: HduExtent, number: int, wanted: HduName | None) -> bool:
+    """Return whether this is the wanted HDU, by astropy's rules for names."""
+    if wanted is None:
+        return hdu.image
+    if isinstance(wanted, int):
+        return number == wanted
+    name, version = (wanted, hdu.version) if isinstance(wanted, str) else wanted
+    name = plain_name(name)
+    return version == hdu.version and (name == hdu.name or (name == "PRIMARY" and number == 0))
+
+
+def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -> ValueError:
+    """Return the error for an HDU that is missing among HDUs of these names.
+
+    `after` says what else follows them in the file.
+    """
+    if wanted is None:
+        return ValueError(f"no HDU holds an image{after}")
+    if isinstance(wanted, int):
+        count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
+        return ValueError(f"there is no HDU {wanted}, the file has {count}{after}")
+    known = ", ".join(name or str(number) for number, name in enumerate(names))
+    return ValueError(f"there is no HDU {wanted!r}, the file has {known}{after}")

@@ -15,9 +15,8 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.fits.file import FitsFile
-from readers.fits.hdus import HduName
-from readers.fits.headers import Keywords
-from readers.fits.opened_hdus import names_of
+from readers.fits.hdus import names_of
+from readers.fits.headers import HduName, Keywords
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
 from readers.fits.tiles.image import TiledImage
@@ -128,11 +127,12 @@ def is_described(stamp: Hashable | None, wanted: HduName | None) -> bool:
 
 
 def _read_description(file: FitsFile) -> _Description:
-    header = file.header()
-    if header is None:
+    found = file.header()
+    if found is None:
         return _by_astropy(file)
-    extent = header.start - len(header.text), header.start, header.stop
-    return _described(header.number, header.names, header.keywords, header.is_table, *extent)
+    start, data, stop, *_ = extent = found.extent
+    keywords, is_table = found.keywords, found.is_table
+    return _described(found.number, extent.names, keywords, is_table, start, data, stop)
 
 
 def _by_astropy(file: FitsFile) -> _Description:
@@ -148,7 +148,7 @@ def _by_astropy(file: FitsFile) -> _Description:
 
 
 def _of_plain_image(header: fits.Header) -> Keywords:
-    """Return the keywords that say how a plain image is stored, as `ImageHeader` does."""
+    """Return the keywords that say how a plain image is stored, as `Cards` does."""
     names = ("BITPIX", "NAXIS", "BSCALE", "BZERO", "BLANK")
     cards = [card for card in header.cards if card.keyword.startswith(names)]
     keywords = [card.keyword for card in cards]

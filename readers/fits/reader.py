@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.fits.file import Expected, FitsFile, read_errors, whole_if_small
-from readers.fits.hdus import HduName, checked
+from readers.fits.headers import HduName, checked
 from readers.fits.image import FitsImage, find_image, is_described
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes, plane_numbers
 from readers.fits.tiles.image import TiledImage
-from readers.fits.tiles.notes import COLUMN, Ranges, TileNotes
+from readers.fits.tiles.offsets import COLUMN, ImageOffsets, Ranges
 from readers.values import check_integer, check_number
 from readers.window import Window
 
@@ -262,18 +262,19 @@ class FitsReader:
         return shape.chosen(row.plane)
 
     def _expected(self, row: Row, window: Window | None, stamp: Hashable | None) -> Ranges:
-        """Return the ranges that a window needs, by the notes of the row; none if they do not fit.
+        """Return what a window needs, by the offsets in the row; nothing if they do not fit.
 
-        An error in the window is found by `read`, as notes may be of another file.
+        An error in the window is found by `read`, as these may be of another file.
         """
-        notes = TileNotes.unpack(row.notes[COLUMN])
-        if notes is None:
+        offsets = ImageOffsets.unpack(row.notes[COLUMN])
+        if offsets is None:
             return []
-        shape = notes.image.shape
+        shape = offsets.image.shape
         try:
             inside = window and window.within(shape.height, shape.width)
             planes = self.chosen(row, shape)
-            return notes.ranges(inside, planes, header=not is_described(stamp, self._wanted(row)))
+            is_known = is_described(stamp, self._wanted(row))
+            return offsets.ranges(inside, planes, header=not is_known)
         except ValueError:
             return []
 

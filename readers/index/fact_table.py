@@ -13,7 +13,7 @@ from readers.index.times import UTC, time_of_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.fits.facts.cards import Fact
+    from readers.fits.headers import Value
 
 COLUMNS = {
     "path": "large_string",
@@ -41,7 +41,7 @@ def keys_to_read(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _scale_of(key: str) -> str:
-    return f"TIMESYS:{key}"  # see readers.fits.facts.inherited
+    return f"TIMESYS:{key}"  # see readers.fits.metadata
 
 
 class FactTable:
@@ -79,10 +79,10 @@ class FactTable:
         self.not_times: dict[str, tuple[int, str]] = {}
         """By column: number of texts that are not times, or in another time scale, which `table`
         leaves empty, and the first of them."""
-        self._rows: list[tuple[Fact, ...]] = []
+        self._rows: list[tuple[Value, ...]] = []
         self._batches: list[list[_Batch]] = []
 
-    def add(self, facts: Mapping[str, Fact]) -> None:
+    def add(self, facts: Mapping[str, Value]) -> None:
         """Add a row of `readers.header_scan.file_facts` with the keywords of `keys_to_read`."""
         self._rows.append(tuple(facts[name] for name in self._names))
         if len(self._rows) == _BATCH_ROWS:  # Arrow takes a fifth of the memory
@@ -156,7 +156,7 @@ def check_keys(keys: Iterable[str], columns: Iterable[str]) -> None:
 class _Batch:
     """Some values of a column, in an array for each of their types, as others are still to come."""
 
-    def __init__(self, values: Sequence[Fact]) -> None:
+    def __init__(self, values: Sequence[Value]) -> None:
         import pyarrow as pa
 
         self.count = len(values)
@@ -185,7 +185,7 @@ class _Batch:
         return all(float(n) == int(n) for n in integers)
 
     def all(
-        self, kinds: Iterable[str], convert: Callable[[Any], Fact], kind: pa.DataType
+        self, kinds: Iterable[str], convert: Callable[[Any], Value], kind: pa.DataType
     ) -> pa.Array:
         """Return all values of some types, each converted, and null for others."""
         import pyarrow as pa
@@ -203,7 +203,7 @@ _NONE, _HUGE = "NoneType", "huge"
 _ARROW = {"bool": "bool", "int": "int64", "float": "float64", "str": "string", _HUGE: "string"}
 
 
-def _kind(value: Fact) -> str:
+def _kind(value: Value) -> str:
     """Return the name of a value's type; integers beyond 64 bits are another."""
     is_huge = type(value) is int and not -(1 << 63) <= value < 1 << 63
     return _HUGE if is_huge else type(value).__name__

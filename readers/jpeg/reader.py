@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.errors import ReadError
+from readers.errors import ReadError, reason_of
 from readers.jpeg.by_pillow import displayed, pnm
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_exif_chunk, with_orientation
@@ -310,7 +310,7 @@ def load(
         return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
         # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).
-        reason = str(error).replace(f": {place.name!r}", "")
+        reason = reason_of(error, place.name)
         if isinstance(error, DamagedError):
             reason = f"the file is damaged: {reason}"
         elif not isinstance(error, OSError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from readers.contract import Sample, SampleSpec
+from readers.errors import reason_of
 from readers.index.schema import check_column, holds_text
 from readers.messages import printable
 from readers.places.contract import Place
@@ -21,7 +22,7 @@ from readers.values import is_number
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.fits.hdus import HduName
+    from readers.fits.headers import HduName
 
 _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 
@@ -83,7 +84,7 @@ class Mask(Target):
         except ValueError:
             raise ValueError(f"outside={self.outside!r} is no {self.dtype}") from None
         if self.hdu is not None:
-            from readers.fits.hdus import checked
+            from readers.fits.headers import checked
 
             object.__setattr__(self, "hdu", checked(self.hdu))
 
@@ -127,7 +128,7 @@ class Mask(Target):
             part = of_type(part, self.dtype)
         except Exception as error:
             # Pillow and astropy raise many types on malformed input.
-            reason = str(error).replace(f": {place.name!r}", "") or type(error).__name__
+            reason = reason_of(error, place.name) or type(error).__name__
             raise ValueError(f"{printable(place.name)}: {reason}") from error
         return Sample({name: nearest.take(part, self.outside)}, nbytes)
 

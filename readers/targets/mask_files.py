@@ -15,7 +15,7 @@ from readers.window import Box, Window
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
-    from readers.fits.hdus import HduName
+    from readers.fits.headers import HduName
 
 _NPY, _FITS = b"\x93NUMPY", (b"SIMPLE", b"\x1f\x8b")
 _MODES = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I;16N", "I", "F")

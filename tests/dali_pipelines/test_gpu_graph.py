@@ -49,8 +49,7 @@ from dali_pipelines.graph.ragged import padded
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
 from readers.contract import Reader
-from readers.fits.several.hdu import DTYPES, ImageKind
-from readers.fits.several.reader import HdusReader
+from readers.fits.multi_hdu import DTYPES, HdusReader, ImageKind
 from readers.sampling.geometry import Geometry
 
 GEOMETRIES: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from PIL import Image
 
 from readers import FitsReader, ReadError, Row
 from readers import header_scan as module
-from readers.fits.facts import images
+from readers.fits import metadata
 from readers.header_scan import image_facts
 from readers.index.fact_table import keys_to_read
 from readers.places.opener import LOCAL
@@ -24,9 +24,9 @@ from readers.places.opener import LOCAL
 PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
 
 
-def fits_facts(*arguments: Any, **options: Any) -> dict[str, Any]:
+def image_metadata(*arguments: Any, **options: Any) -> dict[str, Any]:
     """Return the facts of a file with one image."""
-    (found,) = images.fits_facts(*arguments, **options)
+    (found,) = metadata.image_metadata(*arguments, **options)
     return found
 
 
@@ -49,7 +49,7 @@ class TestRealFiles:
         words: dict[str, Any] = {"WAVELNTH": 171, "EXPTIME": 1.9996049999999999, "QUALITY": 0}
         words |= {"DATE-OBS": "2013-03-10T12:00:11.341", "T_OBS": "2013-03-10T12:00:12.341"}
         image = {"hdu": 1, "planes": 1, "height": 705, "width": 769, "bitpix": 16}
-        found = fits_facts(f"{shared_data}/fits/aia_171_cutout.fits", tuple(words))
+        found = image_metadata(f"{shared_data}/fits/aia_171_cutout.fits", tuple(words))
         assert found == {**words, **image, "codec": "RICE_1"}
 
     @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ class TestRealFiles:
         ],
     )
     def test_codecs(self, shared_data: Path, name: str, hdu: int, bitpix: int, codec: str) -> None:
-        facts = fits_facts(f"{shared_data}/fits/{name}.fits")
+        facts = image_metadata(f"{shared_data}/fits/{name}.fits")
         assert (facts["hdu"], facts["bitpix"], facts["codec"]) == (hdu, bitpix, codec)
 
     def test_the_reader_agrees(self, shared_data: Path) -> None:
         for path in map(str, shared_data.glob("fits/*")):
-            facts = fits_facts(path)
+            facts = image_metadata(path)
             peek = FitsReader().peek(Row(0, path), None)
             assert (facts["height"], facts["width"]) == (peek.height, peek.width)
             assert facts["bitpix"] == fits.getheader(path, facts["hdu"])["BITPIX"]
@@ -78,7 +78,7 @@ class TestRealFiles:
     def test_inherited_from_the_primary_header(self, shared_data: Path) -> None:
         path = f"{shared_data}/fits/decam_dither1.fits.fz"
         assert "EXPTIME" not in fits.getheader(path, 1)
-        assert fits_facts(path, ["EXPTIME"])["EXPTIME"] == 45.0
+        assert image_metadata(path, ["EXPTIME"])["EXPTIME"] == 45.0
 
     def test_photograph(self, shared_data: Path) -> None:
         path = next(shared_data.glob("jpeg/*/swan-*.jpg"))
@@ -106,7 +106,7 @@ class TestKeys:
     )
     def test_value(self, tmp_path: Path, value: Any, expected: Any) -> None:
         path = with_header(tmp_path / "a.fits", {"KEY": value})
-        found = fits_facts(path, ["key", "MISSING"])
+        found = image_metadata(path, ["key", "MISSING"])
         assert (found["key"], type(found["key"])) == (expected, type(expected))
         assert found["MISSING"] is None
 
@@ -114,7 +114,7 @@ class TestKeys:
         path = tmp_path / "a.fits"
         path.write_bytes(plain_hdu(PIXELS, {"EXPTIME": float("nan"), "WAVELNTH": 171}))
         assert b"EXPTIME =                  NAN" in path.read_bytes()
-        facts = fits_facts(str(path), ["EXPTIME", "WAVELNTH"])
+        facts = image_metadata(str(path), ["EXPTIME", "WAVELNTH"])
         assert (facts["EXPTIME"], facts["WAVELNTH"]) == (None, 171)
 
     def test_history_is_text(self, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ class TestKeys:
         for text in ("one", "two"):
             with fits.open(path, "update") as hdus:
                 hdus[0].header.add_history(text)
-        facts = fits_facts(path, ["HISTORY"])
+        facts = image_metadata(path, ["HISTORY"])
         assert facts["HISTORY"] == "one\ntwo"
         assert pickle.loads(pickle.dumps(facts)) == facts
 
@@ -131,7 +131,7 @@ class TestKeys:
         primary = fits.PrimaryHDU(header=fits.Header({"EXPTIME": 45.0, "GAIN": 1.0}))
         own = {"GAIN": 3.0} | ({} if inherit is None else {"INHERIT": inherit})
         path = save(tmp_path / "a.fits", primary, fits.ImageHDU(PIXELS, fits.Header(own)))
-        facts = fits_facts(path, ["EXPTIME", "GAIN"])
+        facts = image_metadata(path, ["EXPTIME", "GAIN"])
         assert (facts["EXPTIME"], facts["GAIN"]) == (expected, 3.0)
 
     @pytest.mark.parametrize(("inherit", "card"), [(True, {}), (False, {"INHERIT": True})])
@@ -144,7 +144,7 @@ class TestKeys:
         hdus = [fits.ImageHDU(PIXELS, fits.Header(one)) for one in (own, heir)]
         path = save(tmp_path / "a.fits", fits.PrimaryHDU(header=primary), *hdus)
         keys = keys_to_read(["DATE-OBS", "T_OBS"])
-        found = images.fits_facts(path, keys, "all", inherit=inherit)
+        found = metadata.image_metadata(path, keys, "all", inherit=inherit)
         scales = [[facts[key] for key in keys[2:]] for facts in found]
         assert scales == [["UTC", "TAI"], ["UTC", "UTC"]]
 
@@ -154,10 +154,10 @@ class TestKeys:
         assert key in primary.header
         image = fits.ImageHDU(np.zeros(8, np.float32), fits.Header({"INHERIT": True}))
         path = save(tmp_path / "a.fits", primary, image)
-        assert fits_facts(path, [key], 1)[key] is None
+        assert image_metadata(path, [key], 1)[key] is None
         del image.header["INHERIT"]
         path = save(tmp_path / "b.fits", primary, image)
-        assert fits_facts(path, [key], 1, inherit=True)[key] is None
+        assert image_metadata(path, [key], 1, inherit=True)[key] is None
 
     @pytest.mark.parametrize(
         ("pixels", "odd"),
@@ -172,7 +172,7 @@ class TestKeys:
         primary = fits.PrimaryHDU(pixels, fits.Header(array | shared | odd))
         image = fits.ImageHDU(PIXELS, fits.Header({"INHERIT": True, "DATAMIN": 1.0}))
         path = save(tmp_path / "a.fits", primary, image)
-        found = fits_facts(path, [*array, *shared, "DATAMIN"], 1)
+        found = image_metadata(path, [*array, *shared, "DATAMIN"], 1)
         expected = array if pixels is None else dict.fromkeys(array)
         assert {key: found[key] for key in array} == expected
         assert {key: found[key] for key in shared} == shared
@@ -190,7 +190,7 @@ class TestKeys:
         keys = ["EXPTIME", "GAIN", "date-obs", "EMPTY", "MISSING", "BITPIX"]
         first, own = fits.getheader(path, 0), fits.getheader(path, 1)
         expected = [own.get(key, first.get(key)) for key in keys]
-        found = fits_facts(path, keys, inherit=True)
+        found = image_metadata(path, keys, inherit=True)
         assert [found[key] for key in keys] == [
             None if isinstance(value, fits.card.Undefined) else value for value in expected
         ]
@@ -216,7 +216,7 @@ class TestFileFacts:
 
     def test_another_hdu(self, tmp_path: Path) -> None:
         hdus = fits.PrimaryHDU(PIXELS), fits.ImageHDU(PIXELS[:3, :2].astype(np.float32))
-        found = fits_facts(save(tmp_path / "a.fits", *hdus), hdu=1)
+        found = image_metadata(save(tmp_path / "a.fits", *hdus), hdu=1)
         image = {"hdu": 1, "planes": 1, "height": 3, "width": 2, "bitpix": -32, "codec": ""}
         assert found == image
 
@@ -224,7 +224,7 @@ class TestFileFacts:
         path = tmp_path / "a.fits"
         save(path, fits.PrimaryHDU(), fits.CompImageHDU(PIXELS))
         path.write_bytes(path.read_bytes().replace(b"'RICE_1  '", b"'RICE_ONE'"))
-        assert fits_facts(str(path))["codec"] == "RICE_1"
+        assert image_metadata(str(path))["codec"] == "RICE_1"
 
     @pytest.mark.parametrize("kind", ["fits", "jpeg"])
     def test_members_of_containers(self, kind: str, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ class TestRefused:
     ) -> None:
         path = save(tmp_path / "a.fits", *hdus)
         with pytest.raises(ReadError, match=words) as caught:
-            fits_facts(path, hdu=hdu)
+            image_metadata(path, hdu=hdu)
         assert caught.value.path == path
 
     @pytest.mark.parametrize("kind", [fits.CompImageHDU, fits.ImageHDU])
@@ -267,18 +267,18 @@ class TestRefused:
         path = save(tmp_path / "a.fits", fits.PrimaryHDU(), kind(noise))
         Path(path).write_bytes(Path(path).read_bytes()[:-2880])
         with pytest.raises(ReadError, match="truncated"):
-            fits_facts(path)
+            image_metadata(path)
 
     @pytest.mark.parametrize("content", [b"", b"no FITS file", b"SIMPLE  =", b"\x1f\x8bxx"])
     def test_something_else(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "a.fits"
         path.write_bytes(content)
         with pytest.raises(ReadError) as caught:
-            fits_facts(str(path))
+            image_metadata(str(path))
         assert caught.value.reason
         assert caught.value.row is None
 
-    @pytest.mark.parametrize("facts", [fits_facts, image_facts, file_facts])
+    @pytest.mark.parametrize("facts", [image_metadata, image_facts, file_facts])
     def test_no_file(self, tmp_path: Path, facts: Callable[[str], Any]) -> None:
         with pytest.raises(ReadError, match="No such file"):
             facts(str(tmp_path / "gone.fits"))
@@ -323,7 +323,7 @@ class TestHdusAndPlanes:
         return save(tmp_path / request.param, *hdus)
 
     def test_all_hdus(self, path: str) -> None:
-        found = images.fits_facts(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
+        found = metadata.image_metadata(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
         names = ("hdu", "planes", "height", "EXPTIME", "GAIN", "EXTNAME")
         assert [tuple(facts[name] for name in names) for facts in found] == [
             (1, 1, 4, 45.0, 3.0, "SCI"),
@@ -340,14 +340,14 @@ class TestHdusAndPlanes:
         ("hdu", "number"), [("sci ", 1), (("SCI", 2), 3), ("CUBE", 5), (None, 1), (3, 3)]
     )
     def test_an_hdu_by_its_name(self, path: str, hdu: Any, number: int) -> None:
-        assert fits_facts(path, hdu=hdu)["hdu"] == number
+        assert image_metadata(path, hdu=hdu)["hdu"] == number
         with fits.open(path) as hdus:
             assert hdu is None or hdus.index_of(hdu) == number
 
     @pytest.mark.parametrize("hdu", ["DQ", ("SCI", 3)])
     def test_no_such_name(self, path: str, hdu: str | tuple[str, int]) -> None:
         with pytest.raises(ReadError, match=r"no HDU .*, the file has PRIMARY, SCI, "):
-            fits_facts(path, hdu=hdu)
+            image_metadata(path, hdu=hdu)
 
     def test_a_row_for_each_plane(self, path: str) -> None:
         cases: list[tuple[Any, list[int]]] = [("all", [0, 1, 2]), ((2, 0), [2, 0])]

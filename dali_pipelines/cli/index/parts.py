@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from dali_pipelines.cli.index.config import IndexConfig
-    from readers.fits.facts.cards import Fact
+    from readers.fits.headers import Value
 
-    Found = list[dict[str, Fact]] | str
+    Found = list[dict[str, Value]] | str
     """The rows of a file; or why it has none."""
     Part = tuple[str, Found, str | None]
     """A file, what it holds, and its version if it is known."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.index.config import IndexConfig
     from dali_pipelines.cli.index.parts import Found
     from readers.contract import Row
-    from readers.fits.facts.cards import Fact
-    from readers.fits.hdus import HduName
+    from readers.fits.headers import HduName, Value
     from readers.index.columns import Columns
     from readers.index.fact_table import FactTable
 
@@ -214,7 +213,7 @@ def _facts(
     planes: Sequence[int] | Literal["all"] | None,
     inherit: bool,
     verify: bool,
-) -> list[dict[str, Fact]]:
+) -> list[dict[str, Value]]:
     from dali_pipelines.cli.full_decode import check_whole
     from readers.header_scan import file_facts
 

@@ -21,9 +21,9 @@ from dali_pipelines.cli.prep.tiled_hdu import (
 )
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, read_errors
-from readers.fits.gzip_stream import MAGIC
+from readers.fits.gunzip import MAGIC
+from readers.fits.hdus import check_data
 from readers.fits.image import find_image
-from readers.fits.opened_hdus import check_data
 from readers.places.local import LocalPlace
 
 if TYPE_CHECKING:

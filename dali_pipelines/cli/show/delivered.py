@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.show.config import ShowConfig
     from readers import Index
     from readers.contract import Row
-    from readers.fits.hdus import HduName
+    from readers.fits.headers import HduName
 
 
 def delivered_pictures(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from readers.contract import Row
-    from readers.fits.facts.cards import Fact
+    from readers.fits.headers import Value
 
 KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
 """Header keys that a picture is coloured and described by."""
@@ -138,7 +138,7 @@ def describe(image: torch.Tensor) -> tuple[str, str]:
     )
 
 
-def subject(facts: Mapping[str, Fact]) -> str:
+def subject(facts: Mapping[str, Value]) -> str:
     """Describe the subject of an image and its time, to the second, as far as they are known.
 
     ``AIA 171 2015-01-01T00:00:25Z``, or ``HMI magnetogram`` and a time.
@@ -163,7 +163,7 @@ def reduced(image: torch.Tensor, size: int) -> torch.Tensor:
     return interpolate(image[None], size=shape, mode="area")[0]
 
 
-def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
+def coloured(image: torch.Tensor, facts: Mapping[str, Value]) -> NDArray[Any]:
     """Return RGB, first row on top, of an image of shape (channels, height, width).
 
     SunPy's colours where the channel is one of AIA, grey for all else; from the 1st to the 99.9th
@@ -191,12 +191,12 @@ def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
     return colours.with_extremes(bad="0.5")(scaled.clip(0, 1), bytes=True)[..., :3]
 
 
-def _aia_channel(facts: Mapping[str, Fact]) -> int | None:
+def _aia_channel(facts: Mapping[str, Value]) -> int | None:
     """Return the wavelength of an AIA image in angstrom."""
     wavelength = facts["WAVELNTH"]
     is_aia = facts["TELESCOP"] == "SDO/AIA" and isinstance(wavelength, int | float)
     return int(wavelength) if is_aia else None  # type: ignore[arg-type]
 
 
-def _is_hmi(facts: Mapping[str, Fact]) -> bool:
+def _is_hmi(facts: Mapping[str, Value]) -> bool:
     return str(facts["INSTRUME"]).startswith("HMI")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dali_pipelines import Calibration
     from readers.contract import Row, Sample
-    from readers.fits.facts.cards import Fact
+    from readers.fits.headers import Value
 
 _LIMB = 64
 """A picture of the limb is as wide as the image divided by this."""
@@ -141,7 +141,7 @@ def _steps(calibration: Calibration, sample: Sample) -> dict[str, Calibration]:
 
 
 def _whole(
-    lines: tuple[str, ...], values: NDArray[np.float32], facts: Mapping[str, Fact], size: int
+    lines: tuple[str, ...], values: NDArray[np.float32], facts: Mapping[str, Value], size: int
 ) -> Picture:
     import torch
 
@@ -150,7 +150,7 @@ def _whole(
 
 
 def _limbs(
-    title: str, values: NDArray[np.float32], disk: _Disk, arcsec: float, facts: Mapping[str, Fact]
+    title: str, values: NDArray[np.float32], disk: _Disk, arcsec: float, facts: Mapping[str, Value]
 ) -> dict[str, Picture]:
     """Cut out squares of the limb in the north and in the west, where they lie in the image."""
     import torch

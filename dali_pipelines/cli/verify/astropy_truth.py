@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dali_pipelines.cli.verify.placed import Place
     from readers.contract import Row
-    from readers.fits.hdus import HduName
+    from readers.fits.headers import HduName
 
 
 @dataclass(slots=True)

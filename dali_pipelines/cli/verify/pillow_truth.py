@@ -11,7 +11,7 @@ from dali_pipelines.cli.full_decode import check_whole
 from dali_pipelines.cli.verify.astropy_truth import Truth
 from dali_pipelines.cli.verify.placed import Place
 from readers.contract import Row
-from readers.fits.hdus import HduName
+from readers.fits.headers import HduName
 from readers.jpeg.by_pillow import displayed
 from readers.jpeg.pixels import of_any_size
 from readers.jpeg.reader import load

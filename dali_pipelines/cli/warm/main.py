@@ -31,7 +31,7 @@ KERNELS = {
         f"{_ENTRIES}resize_entry float32",
         f"{_ENTRIES}stretch_entry",
         *(f"{_ENTRIES}nearest_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
-        "readers.fits.tiles.hcompress.stream:compile_all",
+        "readers.fits.tiles.hcompress:compile_all",
     ),
     "jpeg": (
         *(f"{_ENTRIES}resize_entry {dtype}" for dtype in ("uint8", "float32")),

@@ -1,20 +1,23 @@
-"""Codecs whose tiles the graph decodes: their settings, and what is sent of their tiles."""
+"""Codecs: which tiles they read, and what is sent of them to the graph, which decodes the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from readers.buffers import buffer
+from readers.buffers import Allocate, buffer, private
+from readers.byte_ranges import read_ranges
 from readers.fits import payload
-from readers.fits.gzip_stream import MOST_RATIO, inflated
-from readers.fits.tiles.contract import Codec, CodedTiles, SentTiles
-from readers.fits.tiles.hcompress.codec import Hcompress
-from readers.fits.tiles.table import codec_settings
+from readers.fits.gunzip import MOST_RATIO, inflated
+from readers.places.contract import Place
 
+GAP = 64 << 10
+"""Bytes between two tiles, see `readers.byte_ranges.read_ranges`."""
 _BLOCKSIZES = (16, 32, payload.MAX_BLOCKSIZE)
 """Other sizes are legal, but nobody writes them; astropy decodes them."""
 
@@ -22,6 +25,75 @@ _LONGEST_BLOCK = 1024
 
 _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
 """Bits of the shortest block, by bytes per pixel."""
+
+
+class CodedTiles(NamedTuple):
+    """Tiles in a file, as they are coded there."""
+
+    place: Place
+    """The file."""
+    offsets: NDArray[np.int64]
+    """First byte of each tile, inside the place."""
+    lengths: NDArray[np.int64]
+    """In bytes."""
+    shapes: Callable[[], NDArray[np.int64]]
+    """Returns the rows and columns of each tile, shape (tiles, 2)."""
+
+    def read(
+        self, room: int = 0, allocate: Allocate = private
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
+        """Read their bytes, as `readers.byte_ranges.read_ranges` does."""
+        ranges = self.place, self.offsets, self.lengths
+        return read_ranges(*ranges, gap=GAP, room=room, allocate=allocate)
+
+
+class SentTiles(NamedTuple):
+    """The bytes that are sent of some tiles."""
+
+    data: NDArray[np.uint8]
+    """Shape (bytes,): the tiles, and zero bytes."""
+    starts: NDArray[np.int64]
+    """First byte of each tile in `data`."""
+    lengths: NDArray[np.int64]
+    stored: int
+    """Value of STORED, see `readers.fits.payload`."""
+    input_bytes: int
+    """Bytes that were read."""
+
+
+class Codec(ABC):
+    """A tile compression with its settings; without an own `sent_bytes` tiles stay compressed."""
+
+    __slots__ = ()
+
+    BITPIX: ClassVar[tuple[int, ...]] = (8, 16, 32)
+    """BITPIX of images that are not quantised."""
+    LETTER: ClassVar[str] = "B"
+    """Type of the elements of its tiles, as in TFORM."""
+    MODULES: ClassVar[tuple[str, ...]] = ()
+    """Modules that `read` imports when it first needs them."""
+
+    @abstractmethod
+    def least_bytes(self, pixels: Any) -> Any:
+        """Return the bytes that so many pixels need at least."""
+
+    def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
+        """Estimate the bytes that are sent of tiles of so many bytes in the file, and pixels.
+
+        It allows for images that compress less well.
+        """
+        del pixels
+        return int(1.15 * tile_bytes)
+
+    @abstractmethod
+    def read(self, tiles: CodedTiles, room: int) -> SentTiles:
+        """Read tiles, and append `room` zero bytes.
+
+        Raises
+        ------
+        ValueError
+            If a tile does not hold its pixels, or the place is too short.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +201,60 @@ class Plio(Codec):
         return SentTiles(data, starts + 2 * first, 2 * (end - first), payload.PLIO, nbytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Hcompress(Codec):
+    """HCOMPRESS_1: tiles are decoded here. Of quantised floats the integers are sent."""
+
+    MODULES: ClassVar[tuple[str, ...]] = ("readers.fits.tiles.hcompress",)
+
+    smooth: bool
+    """Whether to smooth tiles that were compressed with loss."""
+
+    def least_bytes(self, pixels: Any) -> Any:
+        """Return the bytes of a header and the end of a stream: zeros take no more."""
+        return 0 * pixels + 26
+
+    def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
+        """Return the bytes that are sent of tiles with so many pixels."""
+        del tile_bytes
+        return 4 * pixels
+
+    def decode(self, tiles: CodedTiles) -> tuple[Iterator[NDArray[Any]], int]:
+        """Read tiles; return an iterator that decodes them, and the bytes that were read."""
+        from readers.fits.tiles.hcompress import decode_tile  # numba
+
+        _, offsets, lengths, _ = tiles
+        shapes = tiles.shapes()
+        data, starts, nbytes = tiles.read()
+        sizes = data[starts[:, None] + np.arange(2, 10)].view(">i4")
+        for tile in np.flatnonzero((sizes != shapes).any(axis=1) | (shapes < 2).any(axis=1))[:1]:
+            (rows, columns), (height, width) = sizes[tile], shapes[tile]
+            raise ValueError(
+                f"the HCOMPRESS_1 tile at byte {offsets[tile]} has {rows}x{columns} pixels, "
+                f"expected {height}x{width}, and at least 2x2"
+            )
+
+        def decoded() -> Iterator[NDArray[Any]]:
+            for start, length, shape, offset in zip(starts, lengths, shapes, offsets, strict=True):
+                tile = data[start : start + length]
+                try:
+                    yield decode_tile(tile, *shape.tolist(), smooth=self.smooth)
+                except ValueError as error:
+                    raise ValueError(f"the HCOMPRESS_1 tile at byte {offset}: {error}") from error
+
+        return decoded(), nbytes
+
+    def read(self, tiles: CodedTiles, room: int) -> SentTiles:
+        """Read and decode tiles of a quantised image."""
+        sizes = 4 * tiles.shapes().prod(axis=1)
+        ends = np.cumsum(sizes)
+        decoded, nbytes = self.decode(tiles)
+        data = np.zeros(sizes.sum() + room, np.uint8)
+        for tile, start, end in zip(decoded, ends - sizes, ends, strict=True):
+            data[start:end].view(">i4").reshape(tile.shape)[:] = tile
+        return SentTiles(data, ends - sizes, sizes, 32 + payload.QUANTIZED, nbytes)
+
+
 def codec_of(header: Mapping[str, Any], *, is_quantized: bool) -> Codec | None:
     """Return the codec of an image whose table has this header; None if astropy must decode it.
 
@@ -143,11 +269,11 @@ def codec_of(header: Mapping[str, Any], *, is_quantized: bool) -> Codec | None:
     if name == "PLIO_1":
         return None if is_quantized else Plio()
     if name == "HCOMPRESS_1":
-        smooth = codec_settings(header).get("SMOOTH", 0)
+        smooth = _settings(header).get("SMOOTH", 0)
         return Hcompress(smooth != 0) if isinstance(smooth, int) else None
     if name not in ("RICE_1", "RICE_ONE"):
         return None
-    settings = codec_settings(header)
+    settings = _settings(header)
     bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
     if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
         raise ValueError(
@@ -155,6 +281,16 @@ def codec_of(header: Mapping[str, Any], *, is_quantized: bool) -> Codec | None:
             f"got BYTEPIX {bytepix} and BLOCKSIZE {blocksize}"
         )
     return Rice(bytepix, blocksize) if blocksize in _BLOCKSIZES else None
+
+
+def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the codec's parameters, ZNAMEi and ZVALi; the first of each name, as in astropy."""
+    settings: dict[str, Any] = {}
+    number = 1
+    while (name := header.get(f"ZNAME{number}")) is not None:
+        settings.setdefault(str(name).upper(), header[f"ZVAL{number}"])
+        number += 1
+    return settings
 
 
 def _wrong_size(pixels: int, nbytes: int) -> ValueError:

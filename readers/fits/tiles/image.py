@@ -9,8 +9,9 @@ checked before it is used. Other codecs are left to astropy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,8 @@ from readers.fits import payload
 from readers.fits.payload import make_plan
 from readers.fits.plain_image import plan_of_shape
 from readers.fits.planes import ImageShape
-from readers.fits.tiles.codecs import Rice, codec_of
-from readers.fits.tiles.contract import GAP, Codec
-from readers.fits.tiles.hcompress.codec import Hcompress
+from readers.fits.tiles.codecs import GAP, Codec, Hcompress, Rice, codec_of
 from readers.fits.tiles.table import FoundTiles, TileColumn, TileTable, tile_columns
-from readers.fits.tiles.window import STORED_INTEGERS, put_together, stored_tile
 from readers.places.contract import Place
 from readers.window import Window
 
@@ -34,6 +32,12 @@ _DITHERS = {
     "SUBTRACTIVE_DITHER_1": payload.DITHER_1,
     "SUBTRACTIVE_DITHER_2": payload.DITHER_2,
 }
+_STORED_INTEGERS: dict[int, np.dtype[Any]] = {
+    8: np.dtype(">u1"),
+    16: np.dtype(">i2"),
+    32: np.dtype(">i4"),
+}
+"""Types by BITPIX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,12 +236,12 @@ class TiledImage:
         assert isinstance(self.codec, Hcompress)
         y, x, *size = self.shape.region(window)
         decoded, nbytes = self.codec.decode(found.coded(place))
-        data, plans, pixels = plan_of_shape((num_planes, *size), STORED_INTEGERS[self.bitpix])
+        data, plans, pixels = plan_of_shape((num_planes, *size), _STORED_INTEGERS[self.bitpix])
         tiles = (
-            stored_tile(*found.stored[tile][:2], shape) if tile in found.stored else next(decoded)
+            _stored_tile(*found.stored[tile][:2], shape) if tile in found.stored else next(decoded)
             for tile, shape in enumerate(found.shapes())
         )
-        put_together(pixels, tiles, (y, x), (self.tile_height, self.tile_width))
+        _put_together(pixels, tiles, (y, x), (self.tile_height, self.tile_width))
         return data, plans, np.zeros((num_planes, 0)), found.input_bytes + nbytes
 
     def _table_rows(
@@ -296,3 +300,39 @@ def _check_seed(header: Mapping[str, Any]) -> None:
         seed = header.get("ZDITHER0")
         if not isinstance(seed, int) or not 1 <= seed <= 10000:
             raise ValueError(f"ZDITHER0 must be 1 to 10000 where ZQUANTIZ dithers, got {seed}")
+
+
+def _stored_tile(values: bytes, bitpix: int, shape: NDArray[np.int64]) -> NDArray[Any]:
+    """Return a tile that is stored as integers; ValueError if they are floats."""
+    if bitpix not in _STORED_INTEGERS:
+        raise ValueError(f"a tile has values of BITPIX {bitpix}, expected those of integers")
+    return np.frombuffer(values, _STORED_INTEGERS[bitpix]).reshape(shape)
+
+
+def _put_together(
+    pixels: NDArray[Any],
+    tiles: Iterator[NDArray[Any]],
+    corner: tuple[int, int],
+    tile_size: tuple[int, int],
+) -> None:
+    """Write the tiles that a window touches to its pixels.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (planes, height, width)
+        Written. Integers keep their lowest bits, as in astropy.
+    tiles : iterator of ndarray, shape (rows, columns)
+        Plane by plane, row by row.
+    corner : (int, int)
+        First row and column of the window in the image.
+    tile_size : (int, int)
+        Rows and columns of whole tiles.
+    """
+    planes, height, width = pixels.shape
+    (y, x), (rows, columns) = corner, tile_size
+    down = range(y // rows * rows - y, height, rows)
+    across = range(x // columns * columns - x, width, columns)
+    for (plane, top, left), tile in zip(product(range(planes), down, across), tiles, strict=True):
+        inside = tile[max(-top, 0) : height - top, max(-left, 0) : width - left]
+        target = pixels[plane, max(top, 0) :, max(left, 0) :]
+        target[: inside.shape[0], : inside.shape[1]] = inside

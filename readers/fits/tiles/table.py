@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.fits.gzip_stream import inflated
-from readers.fits.tiles.contract import CodedTiles
+from readers.fits.gunzip import inflated
+from readers.fits.tiles.codecs import CodedTiles
 from readers.places.contract import Place
 
 _TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(\w?)")
@@ -50,16 +50,6 @@ class TileColumn:
         """Return the numbers in some rows of the table, shape (rows, count)."""
         end = self.start + count * self.dtype.itemsize
         return np.ascontiguousarray(rows[:, self.start : end]).view(self.dtype)
-
-
-def codec_settings(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the codec's parameters, ZNAMEi and ZVALi; the first of each name, as in astropy."""
-    settings: dict[str, Any] = {}
-    number = 1
-    while (name := header.get(f"ZNAME{number}")) is not None:
-        settings.setdefault(str(name).upper(), header[f"ZVAL{number}"])
-        number += 1
-    return settings
 
 
 def tile_columns(header: Mapping[str, Any]) -> dict[str, TileColumn] | None:

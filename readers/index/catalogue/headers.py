@@ -17,7 +17,7 @@ from readers.places.opener import LOCAL, Places
 if TYPE_CHECKING:
     from astropy.wcs import WCS
 
-    from readers.fits.headers import ImageHeader
+    from readers.fits.hdus import FoundHdu
 
 _THREADS = 16
 """Headers that are read at a time, which pays where files come over a network."""
@@ -72,7 +72,7 @@ def plain(reason: object) -> str:
     return " ".join(re.sub(r"ERROR \d+ in .*?\.c:", "", str(reason), flags=re.DOTALL).split())
 
 
-def _header(image: Image, places: Places) -> ImageHeader | None:
+def _header(image: Image, places: Places) -> FoundHdu | None:
     """Read a header; None if astropy must read it, or it is no FITS file."""
     from readers.fits.file import FitsFile
 
@@ -87,7 +87,7 @@ def _header(image: Image, places: Places) -> ImageHeader | None:
 
 
 def _facts(
-    places: Places, path: str, hdu: int, header: ImageHeader | None, *, with_wcs: bool
+    places: Places, path: str, hdu: int, header: FoundHdu | None, *, with_wcs: bool
 ) -> ImageFacts:
     if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
         if with_wcs:
@@ -121,7 +121,7 @@ def _in_primary(places: Places, path: str) -> str:
     )
 
 
-def _of_header(header: ImageHeader, *, with_wcs: bool) -> ImageFacts:
+def _of_header(header: FoundHdu, *, with_wcs: bool) -> ImageFacts:
     from astropy.io import fits
 
     from readers.fits.planes import ImageShape

@@ -42,7 +42,7 @@ def with_hdus(
     """
     import pyarrow as pa
 
-    from readers.fits.facts.images import fits_facts
+    from readers.fits.metadata import image_metadata
 
     if "hdu" in table.column_names:
         raise ValueError("hdus= is for images without a column 'hdu'; these have one")
@@ -53,7 +53,7 @@ def with_hdus(
     rows, numbers = [], []
     for row, path in enumerate(table["path"].to_pylist()):
         try:
-            found = fits_facts(places.at(path), hdus=wanted)
+            found = image_metadata(places.at(path), hdus=wanted)
         except ReadError as error:
             bad[path] = error.reason
             continue
@@ -67,13 +67,13 @@ def with_hdus(
 
 def not_searched(images: Images) -> str:
     """Return a hint if the first file has images beside the one that was searched; else ''."""
-    from readers.fits.facts.images import ALL, fits_facts
+    from readers.fits.metadata import ALL, image_metadata
 
     path, hdu = images.images[0]
     if hdu >= 0:
         return ""
     try:
-        numbers = [str(facts["hdu"]) for facts in fits_facts(images.places.at(path), hdu=ALL)]
+        numbers = [str(facts["hdu"]) for facts in image_metadata(images.places.at(path), hdu=ALL)]
     except ReadError:  # as the image itself, which is told
         return ""
     if len(numbers) == 1:

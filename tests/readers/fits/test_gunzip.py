@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from strategies import StoredImage, compressed_floats, compressed_integers, plain_images
 
 from readers import FitsReader, ReadError, Row, Window
-from readers.fits.gzip_stream import GzipStream
+from readers.fits.gunzip import GzipStream
 from readers.testing import NUMBER, refused, written
 
 NOISE = np.random.default_rng(0).integers(-9999, 9999, (200, 150), dtype=np.int16)

@@ -17,7 +17,7 @@ import pytest
 from astropy.io.fits.hdu.compressed._codecs import Gzip1
 from fuzz_files import before_a_hole
 
-from readers.fits.gzip_stream import inflated
+from readers.fits.gunzip import inflated
 
 logger = logging.getLogger(__name__)
 

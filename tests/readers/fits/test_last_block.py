@@ -14,7 +14,7 @@ from astropy.io import fits
 from fits_files import decoded, truth
 
 from readers import FitsReader, Hdu, ReadError, Row, Window
-from readers.fits.several.reader import HdusReader
+from readers.fits.multi_hdu import HdusReader
 from readers.header_scan import file_facts
 from readers.testing import NUMBER, refused
 

@@ -23,7 +23,7 @@ from dali_pipelines.cli.prep.tiled_hdu import tiled_hdu
 from dali_pipelines.cli.prep.tiling import Tiling
 from readers.contract import Row
 from readers.errors import ReadError
-from readers.fits.facts.images import fits_facts
+from readers.fits.metadata import image_metadata
 from readers.fits.reader import FitsReader
 from readers.window import Window
 
@@ -205,7 +205,7 @@ class TestHeaders:
         fits.HDUList([first, heir]).writeto(path)
         copy, _ = tiled(path)
         keys = ("TELESCOP", "LONG", "GAIN", "BZERO")
-        (before,), (after,) = fits_facts(str(path), keys, 1), fits_facts(str(copy), keys, 2)
+        (before,), (after,) = image_metadata(str(path), keys, 1), image_metadata(str(copy), keys, 2)
         assert before | {"BZERO": None} == after | {"hdu": 1, "codec": ""}
         with fits.open(copy, checksum=True) as hdus:
             assert [hdu.header.get("TELESCOP") for hdu in hdus] == ["SDO", "SDO", None]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rice_tiles import encoded
 
 from readers import FitsReader, ReadError, Row, Window
-from readers.fits import gzip_stream
+from readers.fits.gunzip import inflated
 from readers.fits.payload import HEAD, MAX_BLOCKSIZE, PER_TILE, QUANTIZED, RICE, SHUFFLED, STORED
 
 RNG = np.random.default_rng(0)
@@ -137,7 +137,7 @@ def test_a_window_inflates_only_its_tiles(tmp_path: Path, monkeypatch: pytest.Mo
 
     def noted(packed: Any, limit: int) -> bytes:
         most.append(limit)
-        return gzip_stream.inflated(packed, limit)
+        return inflated(packed, limit)
 
     monkeypatch.setattr("readers.fits.tiles.codecs.inflated", noted)
     path = saved(tmp_path, NOISE[0].astype(np.int16), "GZIP_2", tile_shape=(8, 16))
@@ -185,14 +185,14 @@ def test_isal_and_zlib_agree() -> None:
     """On streams of all levels; and mutated ones that zlib inflates, and never wrong bytes."""
     content = NOISE.astype(np.int16).tobytes()
     for level in range(1, 10):
-        assert gzip_stream.inflated(gzip.compress(content, level), len(content) + 1) == content
+        assert inflated(gzip.compress(content, level), len(content) + 1) == content
     content = content[:2000]
     packed = gzip.compress(content, mtime=0)
     for place in range(8 * len(packed)):
         changed = bytearray(packed)
         changed[place // 8] ^= 1 << place % 8
         try:
-            found = gzip_stream.inflated(changed, len(content) + 1)
+            found = inflated(changed, len(content) + 1)
         except ValueError:
             with pytest.raises(zlib.error):
                 zlib.decompress(changed, 31)

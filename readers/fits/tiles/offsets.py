@@ -1,6 +1,6 @@
-"""Notes of where headers and tiles lie in a FITS file: the ranges of a window, before it is read.
+"""Offsets of headers and tiles in a FITS file: the ranges of a window, before it is read.
 
-They only say what to fetch ahead. What is read follows from the file itself, so that notes of a
+They only say what to fetch ahead. What is read follows from the file itself, so that offsets in a
 file that has changed cost some bytes, and nothing else.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from readers.byte_ranges import merged
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape
-from readers.fits.tiles.contract import GAP
+from readers.fits.tiles.codecs import GAP
 from readers.fits.tiles.image import TiledImage
 from readers.window import Window
 
@@ -127,7 +127,7 @@ class TileOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class TileNotes:
+class ImageOffsets:
     """Positions of the image in its file."""
 
     header: Ranges
@@ -159,7 +159,7 @@ class TileNotes:
         return _HEAD.pack(_VERSION, zlib.crc32(packed[_SUMMED:]), *head) + ranges + table
 
     @classmethod
-    def unpack(cls, packed: bytes) -> TileNotes | None:
+    def unpack(cls, packed: bytes) -> ImageOffsets | None:
         """Parse what `pack` returned; None if it is empty, damaged, or of another version."""
         if packed[:1] != bytes((_VERSION,)) or len(packed) < _HEAD.size:
             return None

@@ -23,7 +23,7 @@ from dali_pipelines import with_tiles
 from readers import Index
 from readers.contract import Row, Sample
 from readers.fits.reader import FitsReader
-from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
+from readers.fits.tiles.offsets import COLUMN, ImageOffsets, TileOffsets
 from readers.places.local import LocalPlace
 from readers.places.opener import Places
 from readers.places.remote import RemotePlace
@@ -129,13 +129,13 @@ def test_all_that_is_read_was_fetched(
     reader = every if data.draw(st.booleans()) else FitsReader(planes=planes - 1)
     row = noted(path)
     store = read(row, window, reader)
-    notes = TileNotes.unpack(row.notes[COLUMN])
+    notes = ImageOffsets.unpack(row.notes[COLUMN])
     if notes is None:
         # Headers, if they are unknown; what astropy decodes, of each plane.
         assert len(store.fetched) <= 1 + reader.channels
     else:
         assert store.missed() == []
-        assert TileNotes.unpack(notes.pack()) is not None
+        assert ImageOffsets.unpack(notes.pack()) is not None
 
 
 class TestFrames:
@@ -195,7 +195,7 @@ class TestFrames:
         columns = {"path": [url], "etag": [place.etag], "file_bytes": [place.nbytes]}
         index = with_tiles(Index(pa.table(columns)))
         row = index.columns(notes=(COLUMN,)).row(0)
-        notes = TileNotes.unpack(row.notes[COLUMN])
+        notes = ImageOffsets.unpack(row.notes[COLUMN])
         assert notes is not None
         row = row if is_noted else replace(row, notes={})
         before = len(http_proxy.requests)
@@ -224,7 +224,7 @@ class TestFrames:
         window = Window.at(100, 100, 99, 99, image=(512, 512))
         assert read(row, window, FitsReader()).missed() == []
         # Notes of another plane than the one that is read.
-        notes = TileNotes.unpack(row.notes[COLUMN])
+        notes = ImageOffsets.unpack(row.notes[COLUMN])
         assert notes is not None
         assert isinstance(notes.image, TileOffsets)
         other = replace(row, plane=0, places=Store())
@@ -249,14 +249,14 @@ class TestFrames:
 
     @given(packed=st.binary(max_size=80) | st.binary(max_size=80).map(lambda b: b"\1" + b))
     def test_damaged_notes(self, packed: bytes) -> None:
-        assert TileNotes.unpack(packed) is None
+        assert ImageOffsets.unpack(packed) is None
 
     def test_notes_with_one_wrong_bit(self, tmp_path: Path) -> None:
         row = noted(self.written(tmp_path / "a.fits", (64, 64)))
         packed = bytearray(row.notes[COLUMN])
         for at in range(len(packed)):
             packed[at] ^= 4
-            assert TileNotes.unpack(bytes(packed)) is None
+            assert ImageOffsets.unpack(bytes(packed)) is None
             packed[at] ^= 4
 
     def test_windows_and_planes_that_the_image_lacks(self, tmp_path: Path) -> None:

@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from readers.cache.locks import locked
-from readers.fits.tiles.hcompress import stream
-from readers.fits.tiles.hcompress.codes import PADDING
-from readers.fits.tiles.hcompress.jit import JIT
-from readers.fits.tiles.hcompress.stream import decode_tile, read_coefficients
-from readers.fits.tiles.hcompress.transform import invert
+from readers.fits.tiles import hcompress
+from readers.fits.tiles.hcompress import (
+    JIT,
+    PADDING,
+    decode_tile,
+    invert,
+    read_coefficients,
+)
 
 HEADER = 25
 BIT_PLANES = slice(22, 25)
@@ -144,7 +147,7 @@ def test_32_bits_are_enough_where_they_are_used(
     rng, unit = np.random.default_rng(seed), 4 << max(shape).bit_length()
     total, largest = (int(share * ((1 << bits) - unit - 1)) for bits in (29, 28))
     # Private: no stream is short whose coefficients are exactly at the limit.
-    assert not stream._needs_int64(*shape, total, largest)
+    assert not hcompress._needs_int64(*shape, total, largest)
     wide = rng.integers(-largest, largest + 1, shape)
     if at_the_limit:
         wide = np.where(wide < 0, -largest, largest)
@@ -182,9 +185,9 @@ def test_readers_that_start_together_compile_once(
         order.append(f"compiled, 64 bits: {tile.is_wide}")
 
     # Private, as compiling is once for each process, and this one has compiled already.
-    monkeypatch.setattr(stream, "_decoded", noted)
-    stream._compile_once.__wrapped__(False, False)
-    thread = threading.Thread(target=stream._compile_once.__wrapped__, args=(True, False))
+    monkeypatch.setattr(hcompress, "_decoded", noted)
+    hcompress._compile_once.__wrapped__(False, False)
+    thread = threading.Thread(target=hcompress._compile_once.__wrapped__, args=(True, False))
     with locked(str(tmp_path / "lock"), 0, 1, 60):
         thread.start()
         thread.join(0.05)

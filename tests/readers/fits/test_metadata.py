@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from readers.errors import ReadError
-from readers.fits.facts import images
-from readers.fits.facts.cards import Cards, Fact, Unusual
+from readers.fits import metadata
 from readers.fits.file import FitsFile
+from readers.fits.headers import Cards, NeedsAstropy, Value
 
 INTEGERS = np.arange(192, dtype=np.int16).reshape(12, 16)
 FLOATS = np.linspace(0, 1, 384, dtype=np.float32).reshape(2, 12, 16)
@@ -89,7 +89,7 @@ values = st.sampled_from(VALUES) | st.text("'=/ .TFED+-019AZa&:,()", max_size=24
 drawn_cards = st.tuples(names, st.sampled_from(["= ", "= ", "= ", "=", "  "]), values)
 
 
-def by_astropy(card_text: str) -> Fact:
+def by_astropy(card_text: str) -> Value:
     """Return the value that astropy parses; text ends with its last character."""
     header = fits.Header.fromstring(card_text.encode() + b"END".ljust(80))
     try:
@@ -98,7 +98,7 @@ def by_astropy(card_text: str) -> Fact:
         return None
     if value is None or isinstance(value, fits.card.Undefined):
         return None
-    return value if isinstance(value, bool | int | float) else str(value).rstrip() or None
+    return value if isinstance(value, bool | int | float) else str(value).rstrip()
 
 
 @given(values)
@@ -108,8 +108,8 @@ def test_a_value_is_astropys_or_left_to_it(value: str) -> None:
     text = f"KEY     = {value}".ljust(80)[:80]
     cards = Cards(text.encode() + b"END".ljust(80))
     try:
-        found = cards.fact(b"KEY     ")
-    except Unusual:
+        found = cards.value(b"KEY     ")
+    except NeedsAstropy:
         return
     expected = by_astropy(text)
     assert (found, type(found)) == (expected, type(expected))
@@ -120,30 +120,30 @@ def test_a_value_is_astropys_or_left_to_it(value: str) -> None:
     [
         ("'2013-03-10'        / day", "2013-03-10"),
         ("'a/b  '", "a/b"),
-        ("''", None),
+        ("''", ""),
         ("'NaN'", "NaN"),
         ("'  a  '", "  a"),
-        ("'    '", None),
+        ("'    '", ""),
         ("/ nothing", None),
         ("                  171", 171),
         ("-7.5D-01 / D", -0.75),
         ("T", True),
     ],
 )
-def test_usual_values_are_not_left_to_astropy(value: str, expected: Fact) -> None:
+def test_usual_values_are_not_left_to_astropy(value: str, expected: Value) -> None:
     text = f"KEY     = {value}".ljust(80).encode() + b"END".ljust(80)
-    assert Cards(text).fact(b"KEY     ") == expected
+    assert Cards(text).value(b"KEY     ") == expected
 
 
 def facts(path: Path, *chosen: Any, inherit: bool = False) -> Any:
     try:
-        return images.fits_facts(str(path), KEYS, *chosen, inherit=inherit)
+        return metadata.image_metadata(str(path), KEYS, *chosen, inherit=inherit)
     except ReadError as error:
         return error.reason, error.hdu
 
 
 def leave(*_: Any, **__: Any) -> Any:
-    raise Unusual
+    raise NeedsAstropy
 
 
 edits = st.tuples(
@@ -173,7 +173,7 @@ def test_facts_of_damaged_headers_are_those_of_astropy(
         warnings.simplefilter("ignore")
         found = facts(path, *chosen, inherit=inherit)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(images, "usual_images", leave)
+            patch.setattr(metadata, "_parsed", leave)
             assert repr(found) == repr(facts(path, *chosen, inherit=inherit))
 
 
@@ -209,7 +209,7 @@ def test_usual_files_are_read_without_astropy(
 
     found = everything()
     with monkeypatch.context() as patch:
-        patch.setattr(images, "usual_images", leave)
+        patch.setattr(metadata, "_parsed", leave)
         assert found == everything()
     monkeypatch.setattr(FitsFile, "by_astropy", leave)
     assert found == everything()
@@ -218,11 +218,11 @@ def test_usual_files_are_read_without_astropy(
 def test_real_files(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = sorted(shared_data.glob("fits/*"))
     everything = [facts(path) for path in paths]
-    monkeypatch.setattr(images, "usual_images", leave)
+    monkeypatch.setattr(metadata, "_parsed", leave)
     assert everything == [facts(path) for path in paths]
 
 
 def test_a_card_that_goes_on_is_left_to_astropy() -> None:
     text = card("KEY", "abc&") + "CONTINUE  'def'".ljust(80) + "END".ljust(80)
-    with pytest.raises(Unusual):
-        Cards(text.encode()).fact(b"KEY     ")
+    with pytest.raises(NeedsAstropy):
+        Cards(text.encode()).value(b"KEY     ")

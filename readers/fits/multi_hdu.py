@@ -1,25 +1,199 @@
-"""Reader of several images of a row, of one size, under one window."""
+"""Several images of each row, of one size, under one window: HDUs, planes, and files of its parts.
+
+`Hdu` says where an image of a row is, `ImageKind` what is the same in all rows, and `HdusReader`
+reads them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, hdu_names, read_errors
-from readers.fits.hdus import HduName
+from readers.fits.headers import HduName, checked
 from readers.fits.image import FitsImage, find_image
-from readers.fits.reader import FitsReader
-from readers.fits.several.beside import Beside, beside, check_beside
-from readers.fits.several.hdu import Hdu, ImageKind
-from readers.fits.several.meaning import STORED, meant, read_wide
+from readers.fits.plain_image import plan_of_pixels
+from readers.fits.planes import Planes, check_num_planes
+from readers.fits.reader import FitsReader, scaling_of
+from readers.values import is_integer, is_number
 from readers.window import Window
+
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
+_DTYPES: dict[tuple[int, float], str] = {
+    (8, 0): "uint8",
+    (8, -128): "int8",
+    (16, 0): "int16",
+    (16, 1 << 15): "uint16",
+    (32, 0): "int32",
+    (32, 1 << 31): "int64",
+    (64, 0): "int32",
+}
+"""By BITPIX and BZERO, where BSCALE is 1."""
+STORED = {"int8": "uint8", "uint16": "int16", "int64": "int32"}
+"""Types in which others are stored."""
+OFFSETS = {"int8": -128, "uint16": 1 << 15, "int64": 1 << 31}
+"""Differences between the values that are meant and the integers that are stored."""
+Names = tuple[str, int]
+"""EXTNAME, in capitals, and EXTVER of an HDU."""
+Beside = Mapping[str, frozenset[Names]]
+"""By the EXTNAME of a row's HDU, those of the other HDU, and by how much its EXTVER is more."""
+
+
+@dataclass(frozen=True)
+class Hdu:
+    """An image of a row that becomes an output of its own, see `fits_pipeline`.
+
+    Parameters
+    ----------
+    hdu : int, str or (str, int), optional
+        Its HDU, as for `fits_pipeline`; of several with one EXTNAME the first. By default that of
+        the row, else the first one that holds an image.
+    relative : int, optional
+        Its HDU, counted from that of the row (column ``hdu``): 2 is the second one after it. For
+        files of several detectors, whose flags are in an HDU of each. A row is rejected if EXTNAME,
+        or the distance of EXTVER, is not that in the first file beside an HDU of the same EXTNAME.
+    part : str, optional
+        It is in a file of its own, that of column ``path_{part}``. There, too, `relative` counts
+        from column ``hdu``; without it and `hdu`, column ``hdu_{part}`` is taken.
+    planes : int, sequence of int or "all", optional
+        Planes of it, as for `fits_pipeline`; by default that of column ``plane`` (of a part:
+        ``plane_{part}``).
+    num_planes : int, optional
+        With planes "all": how many planes each image must have; by default as many as in the first
+        row that can be read.
+    outside : number, optional
+        Value of pixels outside the image, which rotation and zoom may show, and windows with the
+        setting ``outside="fill"``: by default 0, but NaN where floats are filled. What
+        ``ragged="pad"`` adds has it, too, by default 0.
+    dtype : {"uint8", "int8", "uint16", "int16", "int32", "int64", "float32"}, optional
+        Element type of the output; by default that of the first row that can be read. Images whose
+        values are of another type are rejected, but all can become float32.
+
+    Raises
+    ------
+    ValueError
+        If a setting makes no sense, alone or with another.
+    """
+
+    hdu: HduName | None = None
+    _: KW_ONLY
+    relative: int | None = None
+    part: str | None = None
+    planes: Planes | None = None
+    num_planes: int | None = None
+    dtype: str | None = None
+    outside: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hdu", checked(self.hdu))
+        if self.relative is not None:
+            if not is_integer(self.relative):
+                raise ValueError(f"relative must be an integer, got {self.relative!r}")
+            if self.hdu is not None:
+                raise ValueError("hdu and relative are two ways to name an HDU: leave out one")
+            object.__setattr__(self, "relative", int(self.relative))
+        if self.part is not None and not (isinstance(self.part, str) and self.part):
+            raise ValueError(f"part must be the name of a part, got {self.part!r}")
+        if self.outside is not None and not is_number(self.outside):
+            raise ValueError(f"outside must be a number, got {self.outside!r}")
+        if self.dtype not in (None, *DTYPES):
+            raise ValueError(f"dtype must be one of {DTYPES} or None, got {self.dtype!r}")
+        planes = FitsReader(planes=self.planes, num_planes=self.num_planes or 1).planes
+        object.__setattr__(self, "planes", planes)
+        check_num_planes(planes, self.num_planes)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of planes does not depend on files."""
+        return self.planes != "all" or self.num_planes is not None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether dtype and number of planes do not depend on files."""
+        return self.dtype is not None and self.is_counted
+
+    def of(self, row: Row) -> tuple[Row, HduName | None]:
+        """Return its file, and the HDU in it.
+
+        Raises
+        ------
+        ValueError
+            If the row has no such file, or no HDU from which to count.
+        """
+        file = row if self.part is None else row.part(self.part)
+        if file is None:
+            raise ValueError(f"the row has no file of part {self.part!r}: leave it out")
+        if self.planes is not None:
+            file = replace(file, plane=None)
+        if self.relative is None:
+            return file, file.hdu if self.hdu is None else self.hdu
+        if row.hdu is None:
+            raise ValueError(
+                f"relative={self.relative} counts from column 'hdu', which is empty in this row"
+            )
+        if row.hdu + self.relative < 0:
+            raise ValueError(f"there is no HDU {row.hdu}{self.relative:+d}")
+        return file, row.hdu + self.relative
+
+
+@dataclass(frozen=True)
+class ImageKind:
+    """Properties that an image has in all rows."""
+
+    dtype: str
+    """Element type of its values."""
+    planes: int
+    """Number of its planes."""
+    outside: float | None = None
+    """Value of pixels outside it, see `Hdu`."""
+
+    @classmethod
+    def of(cls, image: Hdu, dtype: str = "float32", planes: int = 1) -> ImageKind:
+        """Return that of an image, given what its file says where the settings do not."""
+        if image.planes != "all":
+            planes = len(image.planes) if isinstance(image.planes, tuple) else 1
+        elif image.num_planes is not None:
+            planes = image.num_planes
+        return cls(image.dtype or dtype, planes, image.outside)
+
+
+def dtype_of(found: FitsImage) -> str:
+    """Return the element type of an image's values: that which integers mean, else float32.
+
+    Integers of 64 bits are int32; `read` rejects those that are none.
+    """
+    bitpix = found.keywords["BITPIX"]
+    scaling = scaling_of({**found.keywords, "BITPIX": 32 if bitpix == 64 else bitpix})
+    if scaling is None or bitpix < 0:
+        return "float32"
+    bscale, bzero, blank = scaling
+    return _DTYPES.get((bitpix, bzero), "float32") if bscale == 1 and blank != blank else "float32"
+
+
+def _read_wide(reader: FitsReader, found: FitsImage, row: Row, window: Window | None) -> Sample:
+    """Read integers of 64 bits as such of 32 bits; ValueError if they do not fit."""
+    size = found.shape.height, found.shape.width
+    window = window and window.within(*size)
+    pixels = found.pixels(window, reader.chosen(row, found.shape), scaled=False)
+    narrow = pixels.astype(np.int32)
+    if (narrow != pixels).any():
+        raise ValueError("values of 64 bits do not fit int32: give dtype 'float32'")
+    payload, plans = plan_of_pixels(narrow)
+    arrays: dict[str, NDArray[Any]] = {
+        "shape": np.zeros((*pixels.shape[1:], 0), np.uint8),
+        "payload": payload,
+        "plan": plans.reshape(-1),
+        "scaling": np.tile(np.array((1, 0, math.nan)), len(pixels)),
+    }
+    return Sample(arrays, image_size=size)
 
 
 class _Wanted(NamedTuple):
@@ -99,7 +273,7 @@ class HdusReader:
             for reader, one in zip(readers, several, strict=True):
                 wide = one.name in self.kinds and reader.stored is not None
                 wide = wide and found.keywords["BITPIX"] == 64
-                take = read_wide if wide else FitsReader.read_found
+                take = _read_wide if wide else FitsReader.read_found
                 samples[one.place] = take(reader, found, one.row, window)
             return sum(samples[one.place].input_bytes for one in several)
 
@@ -127,7 +301,7 @@ class HdusReader:
         def look(found: FitsImage, several: list[_Wanted]) -> int:
             for one in several:
                 image = self.images[one.name]
-                kinds[one.name] = ImageKind.of(image, meant(found), found.shape.planes)
+                kinds[one.name] = ImageKind.of(image, dtype_of(found), found.shape.planes)
             return 0
 
         self._visit(row, look)
@@ -142,7 +316,7 @@ class HdusReader:
                 with _errors(row, _Wanted(0, name, row, None)):
                     file, _ = image.of(row)
                 others = own if _file_of(file) == _file_of(row) else hdu_names(file.place)
-                found[name] = beside(own, others, image.relative)
+                found[name] = _beside(own, others, image.relative)
         return found
 
     def verify(self, row: Row) -> None:
@@ -183,7 +357,7 @@ class HdusReader:
 
     def _reader(self, one: _Wanted, found: FitsImage) -> FitsReader:
         """Return the Reader of an image that was found; ValueError if it is of another type."""
-        kind, dtype = self.kinds.get(one.name), meant(found)
+        kind, dtype = self.kinds.get(one.name), dtype_of(found)
         if kind is None or kind.dtype in ("float32", dtype):
             return self._reader_of(one.name)
         facts = ", ".join(f"{key} {value}" for key, value in found.keywords.items())
@@ -215,7 +389,7 @@ class HdusReader:
                     for one in here:
                         if (expected := self.beside.get(one.name)) is not None:
                             at.one = one
-                            check_beside(_own_names(row, names), found.names, expected)
+                            _check_beside(_own_names(row, names), found.names, expected)
                     at.one = here[0]
                     of_file += visit(found, here)
                 nbytes += file.input_bytes(of_file)
@@ -281,3 +455,35 @@ def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
             hdu, file = None, f", {one.row.name}" + ("" if at.hdu is None else f"[{at.hdu}]")
         reason = f"{at.one.name}{file}: {error.reason}"
         raise ReadError(row.name, reason, hdu=hdu, row=row.number) from error
+
+
+def _beside(
+    own: Sequence[Names], others: Sequence[Names], relative: int
+) -> dict[str, frozenset[Names]]:
+    """Return which HDUs of a file are `relative` HDUs after its own, or in another file."""
+    found: dict[str, set[Names]] = {}
+    for number, (name, version) in enumerate(own):
+        pairs = found.setdefault(name, set())
+        if 0 <= number + relative < len(others):
+            other, other_version = others[number + relative]
+            pairs.add((other, other_version - version))
+    return {name: frozenset(pairs) for name, pairs in found.items()}
+
+
+def _check_beside(own: Names, found: Names, expected: Beside) -> None:
+    """Raise ValueError if an HDU has another name than in the first file, beside that of the row.
+
+    Files whose HDU of the row has a name that is not in the first file are not compared.
+    """
+    pairs = expected.get(own[0])
+    if pairs is None or (found[0], found[1] - own[1]) in pairs:
+        return
+    there = " or ".join(sorted(_named(name, own[1] + more) for name, more in pairs)) or "none"
+    raise ValueError(
+        f"its HDU is {_named(*found)}, beside {_named(*own)}; by the first file it is {there}: "
+        "leave the row out, or name the HDU in place of relative, if each file has one of that name"
+    )
+
+
+def _named(name: str, version: int) -> str:
+    return f"{name or 'without EXTNAME'}" + (f" (EXTVER {version})" if version != 1 else "")

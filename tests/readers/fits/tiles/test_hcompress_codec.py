@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from readers import FitsReader, ReadError, Row, Window
 from readers.fits.image import FitsImage
 from readers.fits.payload import HEAD, PADDING, PER_TILE
-from readers.fits.tiles.hcompress import stream
+from readers.fits.tiles import hcompress
 
 NOISE = np.random.default_rng(0).normal(1000, 60, (45, 70)).astype(np.int16)
 EDGE = Window(height=20, width=33, y=0.99, x=0.99)
@@ -82,8 +82,8 @@ def test_a_window_decodes_only_its_tiles_and_sends_its_pixels(
         shapes.append((rows, columns))
         return decode_tile(data, rows, columns, **options)
 
-    decode_tile = stream.decode_tile
-    monkeypatch.setattr(stream, "decode_tile", noted)
+    decode_tile = hcompress.decode_tile
+    monkeypatch.setattr(hcompress, "decode_tile", noted)
     row = saved(tmp_path, tile_shape=(10, 20))
     sample = FitsReader().read(row, Window(height=8, width=8, y=0.99, x=0.0))
     assert shapes == [(10, 20), (5, 20)]

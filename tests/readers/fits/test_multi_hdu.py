@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from strategies import fractions
 
 from readers import FitsReader, Hdu, ReadError, Row, Sample, Window
-from readers.fits.several.hdu import ImageKind
-from readers.fits.several.meaning import OFFSETS, STORED
-from readers.fits.several.reader import HdusReader, suffix
+from readers.fits.multi_hdu import OFFSETS, STORED, HdusReader, ImageKind, suffix
 from readers.testing import NUMBER, ReaderContract, refused
 
 RNG = np.random.default_rng(0)

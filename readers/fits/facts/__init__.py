@@ -1,1 +1,0 @@
-"""Facts of images from their headers, without astropy where these are usual."""

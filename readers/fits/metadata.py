@@ -1,0 +1,398 @@
+"""Metadata of the images of a FITS file for an Index: keywords, shapes, BITPIX, and codecs.
+
+From headers alone: our parser reads those that astropy reads without an objection, and astropy
+all others. For tables of compressed images astropy is asked once for equal ones.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from astropy.io import fits
+
+from readers.fits.file import FitsFile, read_errors
+from readers.fits.hdus import FoundHdu, HeaderReader, images_among, names_of, with_pixels
+from readers.fits.headers import (
+    BLOCK,
+    END,
+    Cards,
+    HduName,
+    NeedsAstropy,
+    Value,
+    card_name,
+    is_wanted,
+    plain_name,
+)
+from readers.fits.planes import ImageShape
+from readers.places.contract import Place
+from readers.places.opener import LOCAL
+
+ALL = "all"
+"""Stands for each HDU that holds an image."""
+
+
+def image_metadata(
+    file: str | Place,
+    keys: Sequence[str] = (),
+    hdu: HduName | None = None,
+    hdus: Sequence[int | str] | None = None,
+    *,
+    inherit: bool = False,
+) -> list[dict[str, Value]]:
+    """Read the headers of a FITS file, up to the image's.
+
+    Parameters are those of `readers.header_scan.file_facts`.
+
+    Returns
+    -------
+    list of dict
+        For each image the keywords as they are spelt in `keys`: None if the value is missing,
+        undefined, blank, or cannot be parsed. ``TIMESYS:KEY`` is the time scale of KEY: TIMESYS of
+        the header that holds KEY, or if it is inherited there. Then ``hdu`` (its number),
+        ``planes``, ``height``, ``width``, ``bitpix`` (of the image, not of the table it is
+        compressed into) and ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty
+        for none.
+
+    Raises
+    ------
+    ReadError
+        If there is no such image, it has no pixels, or the file is truncated. The end of a ``.gz``
+        file is not checked, since that needs unpacking it.
+
+    Notes
+    -----
+    If the image's header has INHERIT = T, or `inherit` is true, keywords that it lacks are taken
+    from the primary header (FITS Standard 4.0, appendix K), but for those of its own data, such as
+    BZERO. If there is an array below it, BUNIT, DATAMAX, DATAMIN and coordinates (CRVAL1, CD1_1 and
+    the like) are of that array, and not taken either; RADESYS, EQUINOX and all others are.
+    """
+    place = LOCAL.at(file) if isinstance(file, str) else file
+    every = hdu == ALL or hdus is not None
+    wanted = None if every else hdu
+    with (
+        read_errors(place.name, wanted, None) as where,
+        FitsFile.at(place, wanted, every=every) as opened,
+    ):
+        try:
+            primary, images = _parsed(opened, every=every)
+            return _metadata(primary, _among(images, hdus), keys, inherit=inherit)
+        except NeedsAstropy:
+            with opened.by_astropy(do_not_scale_image_data=True) as (found, number):
+                if not every:
+                    where.hdu = number
+                numbers = with_pixels(found, opened.place) if every else [number]
+                images = [_OpenedImage.of(found, number) for number in numbers]
+                primary = _OpenedImage.of(found, 0)
+                return _metadata(primary, _among(images, hdus), keys, inherit=inherit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """An HDU, which may hold an image: what its header says of it."""
+
+    number: int
+    name: str
+    """EXTNAME, in capitals."""
+    axes: tuple[int, ...]
+    """Shape of its image, in NumPy's order; empty if it holds none."""
+    bitpix: int
+    codec: str
+    """The tile compression; empty for none."""
+
+    def holds(self, key: str) -> bool:
+        """Return whether its header has a keyword."""
+        raise NotImplementedError
+
+    def value(self, key: str) -> Value:
+        """Return the value of a keyword that it holds; None for none, or a blank one."""
+        raise NotImplementedError
+
+    @property
+    def inherits(self) -> bool:
+        """Whether its header says that it inherits keywords."""
+        return self.holds("INHERIT") and self.value("INHERIT") is True
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether it holds an array that is not empty."""
+        return min(self.axes, default=0) > 0
+
+
+def _among(images: list[_Image], hdus: Sequence[int | str] | None) -> list[_Image]:
+    """Return the images of some HDUs; ValueError if there is none for one of `hdus`."""
+    if hdus is None:
+        return images
+    numbers = images_among({image.number: image.name for image in images}, hdus)
+    return [image for image in images if image.number in numbers]
+
+
+def _metadata(
+    primary: _Image, images: Sequence[_Image], keys: Sequence[str], *, inherit: bool
+) -> list[dict[str, Value]]:
+    return [
+        _keywords(primary, image, keys, inherit=inherit)
+        | {
+            "hdu": image.number,
+            **ImageShape.of(image.axes)._asdict(),
+            "bitpix": image.bitpix,
+            # RICE_ONE is an old spelling.
+            "codec": "RICE_1" if image.codec == "RICE_ONE" else image.codec,
+        }
+        for image in images
+    ]
+
+
+_OWN = re.compile(
+    r"SIMPLE|XTENSION|BITPIX|NAXIS\d*|EXTEND|BLOCKED|GROUPS|PCOUNT|GCOUNT|CHECKSUM|DATASUM"
+    r"|BSCALE|BZERO|BLANK|INHERIT|EXTNAME|EXTVER|EXTLEVEL",
+    re.IGNORECASE,
+)
+"""Keywords that say how the data of a header are stored, or name them (sections 4.4.1, 4.4.2)."""
+_OF_ARRAY = re.compile(
+    r"BUNIT|DATAMAX|DATAMIN|(WCSAXES|WCSNAME|LONPOLE|LATPOLE)[A-Z]?|CROTA\d+"
+    r"|(CTYPE|CUNIT|CRVAL|CRPIX|CDELT|CNAME|CRDER|CSYER)\d+[A-Z]?|(PC|CD|PV|PS)\d+_\d+[A-Z]?"
+    r"|(A|B|AP|BP)_(ORDER|DMAX|\d+_\d+)",
+    re.IGNORECASE,
+)
+"""Keywords that describe an array: its values (section 4.4.2.5), and where its pixels are (8.2),
+also by SIP."""
+
+
+def _keywords(
+    primary: _Image, image: _Image, keys: Sequence[str], *, inherit: bool
+) -> dict[str, Value]:
+    """Return the values of keywords, inherited ones too (FITS Standard 4.0, appendix K)."""
+    sources = [image]
+    if image.number > 0 and (inherit or image.inherits):
+        sources.append(primary)
+    values: dict[str, Value] = {}
+    for key in keys:
+        name, _, of = key.partition(":")  # no keyword has one
+        among = sources
+        if of:  # TIMESYS of a time
+            at = next((at for at, one in enumerate(sources) if one.holds(of)), len(sources))
+            among = sources[at:]
+        elif _OWN.fullmatch(name) or (primary.has_pixels and _OF_ARRAY.fullmatch(name)):
+            among = sources[:1]
+        source = next((one for one in among if one.holds(name)), None)
+        values[key] = None if source is None else source.value(name)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedImage(_Image):
+    """One that astropy has opened."""
+
+    header: fits.Header
+
+    @classmethod
+    def of(cls, hdus: fits.HDUList, number: int) -> _OpenedImage:
+        hdu = hdus[number]
+        axes, bitpix = tuple(hdu.shape), hdu.header["BITPIX"]
+        codec = str(getattr(hdu, "compression_type", ""))
+        return cls(number, names_of(hdu)[0], axes, bitpix, codec, hdu.header)
+
+    def holds(self, key: str) -> bool:
+        return key in self.header
+
+    def value(self, key: str) -> Value:
+        try:
+            value = self.header.get(key)
+        except fits.VerifyError:  # e.g. NaN without quotes, which is not valid in FITS
+            return None
+        if isinstance(value, bool | int | float):
+            return value
+        if value is None or isinstance(value, fits.card.Undefined):
+            return None
+        return str(value).rstrip() or None
+
+
+_SUMS = (b"CHECKSUM", b"DATASUM ")
+_SCALING = (b"BSCALE  ", b"BZERO   ", b"BLANK   ")
+_NAME, _VERSION = b"EXTNAME ", b"EXTVER  "
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedImage(_Image):
+    """One whose header astropy reads without an objection."""
+
+    cards: Cards
+    is_table: bool = False
+    """Whether it is compressed into a table, whose header astropy converts."""
+    has_name: bool = True
+    """Whether the header of the image has an EXTNAME: it lacks that of astropy's own tables."""
+
+    def holds(self, key: str) -> bool:
+        if key.upper() == "EXTEND" or (self.is_table and _is_of_table(key)):
+            raise NeedsAstropy  # which may have changed it
+        name = card_name(key)
+        return name in self.cards and (self.has_name or name != _NAME)
+
+    def value(self, key: str) -> Value:
+        value = self.cards.value(card_name(key))
+        return None if value == "" else value
+
+
+def _parsed(file: FitsFile, *, every: bool) -> tuple[_Image, list[_Image]]:
+    """Return the primary HDU of a file, and its images, or the wanted one.
+
+    Raises
+    ------
+    NeedsAstropy
+        If only astropy can read a header, or no such image is there.
+    """
+    images: list[_Image] = []
+    for hdu in _hdus(file, every=every):
+        image = _parsed_image(hdu, is_last=hdu.extent.end >= file.place.nbytes)
+        if hdu.number == 0:
+            primary = image
+        if every and image.axes and 0 not in image.axes:
+            images.append(image)
+        extent = hdu.extent._replace(image=bool(image.axes), name=image.name)
+        if not every and is_wanted(extent, hdu.number, file.wanted):
+            images.append(image)
+            break
+    if not images or not all(image.has_pixels for image in images):
+        raise NeedsAstropy
+    return primary, images
+
+
+def _hdus(file: FitsFile, *, every: bool) -> Iterator[FoundHdu]:
+    """Yield the HDUs of a file up to its end; of a numbered one alone that, and the primary."""
+    if isinstance(file.wanted, int) and not every:
+        headers = HeaderReader(file.place, file.stamp)
+        yield from map(headers.find, sorted({0, file.wanted}))
+        return
+    headers, at, number = HeaderReader(file.place), 0, 0
+    while number == 0 or at < file.place.nbytes:
+        hdu = headers.hdu(at, number)
+        headers.check_end(hdu.extent)
+        yield hdu
+        at, number = hdu.extent.end, number + 1
+
+
+def _parsed_image(hdu: FoundHdu, *, is_last: bool) -> _ParsedImage:
+    """Describe an HDU from its header. Raises NeedsAstropy where astropy may object to it."""
+    number, extent, cards = hdu.number, hdu.extent, hdu.cards
+    cards.check_names()
+    cards.value(cards.names[0])  # SIMPLE or XTENSION may have more behind it
+    if _NAME in cards and not isinstance(cards.only_value(_NAME) or None, str):
+        raise NeedsAstropy
+    for name in _SUMS:  # which astropy parses to see whether they are there
+        cards.only_value(name)
+    version = cards.value(_VERSION) if _VERSION in cards else 1
+    extend = cards.value(b"EXTEND  ")
+    # Without it, astropy adds it to a primary header, and looks for the next HDU to do so.
+    if type(version) is not int or not (extend is True or number > 0 or is_last):
+        raise NeedsAstropy
+    if cards.is_table and extent.image:
+        found = _table_image(cards)
+        return _ParsedImage(number, *found[:4], cards, is_table=True, has_name=found.has_name)
+    if not extent.image and number > 0:
+        # astropy takes a table of this name for an image, and more values of ZIMAGE for true.
+        if extent.name == "PRIMARY" or b"ZIMAGE  " in cards:
+            raise NeedsAstropy
+        return _ParsedImage(number, extent.name, (), 0, "", cards)
+    if any(name in cards and not _is_number(cards.only_value(name)) for name in _SCALING):
+        raise NeedsAstropy
+    count = cards.integer(2, b"NAXIS   ")
+    axes = [cards.integer(3 + n, f"NAXIS{n + 1:<3}".encode()) for n in range(count)]
+    bitpix = cards.integer(1, b"BITPIX  ")
+    return _ParsedImage(number, extent.name, tuple(axes[::-1]), bitpix, "", cards)
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float)
+
+
+_HOW = re.compile(
+    rb"(?:BSCALE|BZERO|BLANK|GROUPS|EXTNAME|TFIELDS|TTYPE\d+|Z(?:IMAGE|SIMPLE|TENSION|EXTEND|BLOCKED"
+    rb"|PCOUNT|GCOUNT|CMPTYPE|MASKCMP|BITPIX|NAXIS\d*|TILE\d*|NAME\d*|VAL\d*|QUANTIZ|BLANK|SCALE"
+    rb"|ZERO)) *"
+)
+"""Keywords with which astropy turns the table into an image."""
+_OF_TABLE = re.compile(
+    r"SIMPLE|XTENSION|BITPIX|NAXIS\d*|PCOUNT|GCOUNT|GROUPS|EXTEND|BLOCKED|BSCALE|BZERO|BLANK|THEAP"
+    r"|TFIELDS|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO|DISP|BCOL|DIM|CTYP|CUNI|CRPX|CRVL|CDLT|RPOS)\d*"
+    r"|CHECKSUM|DATASUM|Z(IMAGE|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|CMPTYPE"
+    r"|MASKCMP|BITPIX|QUANTIZ|DITHER0|BLANK|SCALE|ZERO|(NAXIS|TILE|NAME|VAL)\d*)"
+)
+"""Keywords that the header of the image lacks, or that have another meaning there."""
+_EACH_FILE = (b"ZHECKSUM", b"ZDATASUM", b"ZDITHER0")
+"""Keywords whose values differ between files, and mean nothing here."""
+
+
+class _TableImage(NamedTuple):
+    """The image that a table holds, as astropy describes it; the fields are those of `_Image`."""
+
+    name: str
+    axes: tuple[int, ...]
+    bitpix: int
+    codec: str
+    has_name: bool
+
+
+def _table_image(cards: Cards) -> _TableImage:
+    """Describe the image that a table holds.
+
+    Raises
+    ------
+    NeedsAstropy
+        If astropy rejects it, or it is not an image for it.
+    """
+    for name in _EACH_FILE:
+        if name in cards and cards.value(name) in (None, ""):
+            raise NeedsAstropy
+    numbers = [number for number, name in enumerate(cards.names) if _is_how(name)]
+    if b"CONTINUE" in cards:  # blank cards before it are verified, and it may be of one of these
+        after = {cards.names[number + 1] for number in numbers if number + 1 < len(cards.names)}
+        if b"CONTINUE" in after or b" " * 8 in cards:
+            raise NeedsAstropy
+    found = _asked(b"".join(map(cards.card, numbers)))
+    if found is None:
+        raise NeedsAstropy
+    return found
+
+
+@lru_cache
+def _is_of_table(key: str) -> bool:
+    return _OF_TABLE.fullmatch(key.strip().upper()) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_how(name: bytes) -> bool:
+    return _HOW.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def _asked(cards: bytes) -> _TableImage | None:
+    """Let astropy convert a table of these cards, which has no rows; None if it does not."""
+    primary: Mapping[str, Any] = {"SIMPLE": True, "BITPIX": 8, "NAXIS": 0, "EXTEND": True}
+    table = {"XTENSION": "BINTABLE", "BITPIX": 8, "NAXIS": 2, "NAXIS1": 0, "NAXIS2": 0}
+    table |= {"PCOUNT": 0, "GCOUNT": 1}
+    content = b"".join(
+        text.ljust(-(-len(text) // BLOCK) * BLOCK)
+        for text in (_text_of(primary) + END, _text_of(table) + cards + END)
+    )
+    try:
+        with fits.open(io.BytesIO(content), do_not_scale_image_data=True) as hdus:
+            hdu = hdus[1]
+            if not isinstance(hdu, fits.CompImageHDU):
+                return None
+            header = hdu.header
+            numbers = (*hdu.shape, header["BITPIX"])
+            if any(type(number) is not int for number in numbers):
+                return None
+            name, codec = plain_name(hdu.name), str(hdu.compression_type)
+            return _TableImage(name, numbers[:-1], numbers[-1], codec, "EXTNAME" in header)
+    except Exception:  # astropy raises many types; it will again, with the whole header
+        return None
+
+
+def _text_of(keywords: Mapping[str, Any]) -> bytes:
+    return b"".join(str(fits.Card(*each)).encode() for each in keywords.items())

@@ -1,1 +1,0 @@
-"""HCOMPRESS_1: its streams to the pixels of tiles, by numba; imported when the first is read."""
