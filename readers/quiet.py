@@ -17,7 +17,6 @@ class _Silence:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._rejects_truncated = False
         self._before: Any = None
 
     def __enter__(self) -> None:
@@ -33,14 +32,6 @@ class _Silence:
             self._inside -= 1
             if not self._inside:
                 self._before.__exit__(None, None, None)
-                self._rejects_truncated = False
-
-    def reject_truncated(self) -> None:
-        """Raise astropy's warning of a truncated file as an error, in all threads inside."""
-        with self._lock:
-            if self._inside and not self._rejects_truncated:
-                warnings.filterwarnings("error", message="File may have been truncated")
-                self._rejects_truncated = True
 
 
 without_warnings = _Silence()

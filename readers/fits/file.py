@@ -181,7 +181,6 @@ class FitsFile:
         Given the first byte of an `extension`, only that one is opened, behind an empty primary
         HDU: astropy takes some ms for each HDU that comes before it.
         """
-        without_warnings.reject_truncated()
         if not extension:
             _check_counts(self.place)
         before = _empty_primary() if extension else b""
@@ -275,6 +274,8 @@ def hdu_names(place: Place) -> list[tuple[str, int]]:
             return HeaderReader(file.place, file.stamp).names()
         except NeedsAstropy:
             with file.by_astropy(do_not_scale_image_data=True) as (hdus, _):
+                for number, hdu in enumerate(hdus):
+                    check_data(hdu, number, file.place)
                 return [names_of(hdu) for hdu in hdus]
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from readers.quiet import without_warnings
 
-TRUNCATED = "File may have been truncated: actual file length (1) is smaller than expected (2)"
-
 
 def test_threads_that_leave_out_of_order() -> None:
     before = list(warnings.filters)
@@ -31,18 +29,3 @@ def test_threads_that_leave_out_of_order() -> None:
     assert list(warnings.filters) == before
     with pytest.raises(UserWarning, match="an odd header"):
         warnings.warn("an odd header", stacklevel=1)
-
-
-def test_truncated_files_are_errors_until_all_have_left() -> None:
-    before = list(warnings.filters)
-    with without_warnings:
-        warnings.warn(TRUNCATED, stacklevel=1)
-        without_warnings.reject_truncated()
-        with without_warnings:
-            without_warnings.reject_truncated()
-        with pytest.raises(UserWarning, match="truncated"):
-            warnings.warn(TRUNCATED, stacklevel=1)
-        warnings.warn("an odd header", stacklevel=1)
-    assert list(warnings.filters) == before
-    without_warnings.reject_truncated()  # nobody would restore the filters
-    assert list(warnings.filters) == before

@@ -54,7 +54,7 @@ class TestScan:
         assert "6 files found: 4 rows kept, 2 rejected" in found.out
         assert f"{Path.cwd()}/index.parquet" in found.out
         truncated, text, time = found.err.splitlines()
-        assert f"{archive}/e_truncated.fits: File may have been truncated" in truncated
+        assert f"{archive}/e_truncated.fits: the file is truncated" in truncated
         assert f"{archive}/f_text.fits: not a FITS file" in text
         assert time.startswith("date_obs: 1 of 4 ")
         assert "'2016-02-30'" in time

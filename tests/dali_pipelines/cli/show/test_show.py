@@ -89,7 +89,7 @@ class TestFits:
         (tmp_path / "b.fits").write_text("text")
         drawn, err = show(tmp_path, "--columns=2", "--captions", "path")
         assert "1 images, 2 rejected" in err
-        assert f"{tmp_path / 'a.fits'}: File may have been" in err
+        assert f"{tmp_path / 'a.fits'}: the file is truncated" in err
         (good_lines, _), *bad = sorted(captions, key=lambda found: bool(found[1]))
         assert good_lines[-2:] == ("0 to 900", f"path {good}")
         for name, place, (lines, reason) in zip("ab", (1, 2), bad, strict=True):
