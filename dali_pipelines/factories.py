@@ -20,8 +20,7 @@ from dali_pipelines.graph.decode import (
     decode_jpeg,
     need_8_bits,
 )
-from dali_pipelines.graph.images import decode_images, hdus_reader
-from dali_pipelines.graph.parts import decode_parts
+from dali_pipelines.graph.images import decode_images, decode_parts, hdus_reader
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
@@ -117,8 +116,8 @@ def fits_pipeline(
                 "give hdu, planes and num_planes in hdus, as {'image': Hdu(1, planes=0)}"
             )
         several = hdus_reader(index, hdus, settings, stored, _largest_tile(settings))
-        decode = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
-        return reader_pipeline(index, several, decode, settings)
+        images = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
+        return reader_pipeline(index, several, images, settings)
     check_hdu(index, hdu)
     is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
     check_num_planes(planes, num_planes)
@@ -138,7 +137,11 @@ def fits_pipeline(
 
 
 def _of_files(
-    index: Index, reader: Reader, decode: Decode, config: PipelineConfig, blank_is_nan: bool = False
+    index: Index,
+    reader: Reader,
+    decode: Decode,
+    config: PipelineConfig,
+    blank_is_nan: bool = False,
 ) -> ReaderPipeline:
     """Make the pipeline of a Reader of single files, or of several files to a sample."""
     check_index(index)
@@ -147,8 +150,8 @@ def _of_files(
     check_frames(frames := index.frames, index.parts)
     several = ChannelsReader(reader, frames.parts)
     missing = not blank_is_nan and lacks_files(index.table, frames.parts)
-    decode = decode_parts(decode, several, len(frames.offsets) or None, missing=missing)
-    return reader_pipeline(index, several, decode, config)
+    joined = decode_parts(decode, several, len(frames.offsets) or None, missing=missing)
+    return reader_pipeline(index, several, joined, config)
 
 
 def _largest_tile(config: PipelineConfig) -> float:

@@ -15,7 +15,12 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
 from dali_pipelines.graph.gpu import operators as operators_gpu
 from dali_pipelines.graph.gpu.cupy_operator import to_gpu
-from dali_pipelines.graph.gpu.memory import decoder_nbytes, deconvolver_nbytes, warp_nbytes
+from dali_pipelines.graph.gpu.memory import (
+    decoder_nbytes,
+    deconvolver_nbytes,
+    nearest_nbytes,
+    warp_nbytes,
+)
 from dali_pipelines.runtime.dali_private import merge, split
 from dali_pipelines.settings import Augmentation
 
@@ -34,8 +39,6 @@ class Decoded(NamedTuple):
     status: Any = None
     """DataNode of int32, shape (1,): 0 if the image is good. None if the graph fails on a bad
     one."""
-    statuses: Sequence[Any] = ()
-    """That of each image, where a sample has several; `status` is their sum."""
     finished: bool = False
     """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and makes
     the dtype of the settings (float32 for float16): that saves one pass over the frame. Only the
@@ -47,24 +50,13 @@ class Decoded(NamedTuple):
     """Channels of `image`; None for those of the Reader."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
-    outside: Mapping[str, float] = {}
-    """Those of `others` that are images as large as `image`, layout CHW, with their value where
-    there is none, for ``ragged="pad"``."""
-    others_nbytes: int = 0
-    """Bytes that those of `others` that are images take for each pixel of `image`."""
-    frames: int = 1
-    """Images that are made of each file, one from the other, before it is resized or warped."""
-    cupy_nbytes: Callable[[int, int, int], int] | None = None
-    """(batch size; bytes of what is decoded of a sample, and of its image as decoded or warped) ->
-    bytes that CuPy takes on a GPU, see `dali_pipelines.graph.gpu.memory`. None if none."""
     largest: float | None = None
     """Largest value that an image can have, where 0 is the least, before mean and std: 255 for
     those of 8 bits. None if it is unknown, or not the same for all images."""
     other: Other | None = None
     """Images of another element type, where a batch may hold both."""
-    files: Files | None = None
-    """The files of a sample, if there are several: what is above is of the first, but for `status`,
-    `others` and `cupy_nbytes`, which are of all."""
+    memory: DecoderMemory | None = None
+    """Memory of the decoder, besides one image. None for no more."""
 
 
 class Other(NamedTuple):
@@ -82,22 +74,83 @@ class Other(NamedTuple):
     """Element type of `image`."""
 
 
-class Files(NamedTuple):
-    """The files of a sample: they are transformed one by one, then joined along the channels."""
+class DecoderMemory(NamedTuple):
+    """Memory that a decoder needs."""
+
+    cupy_nbytes: Callable[[int, int, int], int]
+    """(batch size; bytes of what is decoded of a sample, and of its image as decoded or warped) ->
+    bytes that CuPy takes on a GPU, see `dali_pipelines.graph.gpu.memory`."""
+    frames: int = 1
+    """Images that are made of each file, one from the other, before it is resized or warped."""
+
+
+class ImageOutput(NamedTuple):
+    """An image of a sample that is an output of its own, of the size of the first image."""
+
+    image: Any
+    """DataNode, layout CHW."""
+    status: Any
+    """That of `Decoded`."""
+    outside: float
+    """Value where there is no image, for ``ragged="pad"``."""
+    pixel_nbytes: int
+    """Bytes that it takes for each pixel of the first image."""
+    is_nearest: bool
+    """Whether it is resampled by the nearest pixel."""
+
+
+class DecodedImages(NamedTuple):
+    """All images of a sample, which take the same geometry."""
 
     images: tuple[Decoded, ...]
-    """Those of all channels of the first time, then of the second."""
+    """They are transformed one by one, then joined along the channels to the output ``image``; of
+    sequences those of all channels of the first time, then of the second."""
     configs: tuple[PipelineConfig, ...]
     """Settings with the mean and std of each of them."""
+    outputs: Mapping[str, ImageOutput] = {}
+    """Images that are outputs of their own, by name."""
     times: int | None = None
     """Frames of a sequence; None if all are of one time."""
     present: Any = None
-    """DataNode of bool, shape (files,), on the CPU: False for those that the graph must replace by
-    NaN, or 0. None if there are none."""
+    """DataNode of bool, shape (images,), on the CPU: False for those that the graph must replace
+    by NaN, or 0. None if there are none."""
+
+    @property
+    def first(self) -> Decoded:
+        """The first image: all of `images` are of one kind."""
+        return self.images[0]
+
+    @property
+    def statuses(self) -> list[Any]:
+        """Statuses of all images that have one."""
+        statuses = [one.status for one in self.images]
+        statuses += [one.status for one in self.outputs.values()]
+        return [status for status in statuses if status is not None]
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """More outputs of the pipeline, by name."""
+        return {**self.first.others, **{name: one.image for name, one in self.outputs.items()}}
+
+    @property
+    def pixel_nbytes(self) -> int:
+        """Bytes that `outputs` take for each pixel of the image."""
+        return sum(one.pixel_nbytes for one in self.outputs.values())
+
+    def cupy_nbytes(self, batch: int, decoded: int, image: int) -> int:
+        """Return the bytes that CuPy takes, for arguments as of `DecoderMemory`."""
+        if self.first.memory is None:
+            return 0
+        count = len(self.images)  # one after the other
+        nbytes = self.first.memory.cupy_nbytes(batch, decoded // count, image // count)
+        is_nearest = any(one.is_nearest for one in self.outputs.values())
+        return nbytes + (nearest_nbytes(batch, image) if is_nearest else 0)
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
 """(the Reader's arrays and the Source's flip, by name; the settings) -> what was decoded."""
+DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImages]
+"""`Decode`, or the same for several images of a sample."""
 
 
 def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:
@@ -118,14 +171,17 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     if last:
         if planes > 1:
             image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
-        return Decoded(image, dtype, status, cupy_nbytes=_cupy_of_fits)
+        return Decoded(image, dtype, status, memory=_OF_FITS)
     layout: Literal["HWC", "CHW"] = "HWC" if planes == 1 else "CHW"
-    return Decoded(image, dtype, status, finished=True, layout=layout, cupy_nbytes=_cupy_of_fits)
+    return Decoded(image, dtype, status, finished=True, layout=layout, memory=_OF_FITS)
 
 
 def _cupy_of_fits(batch: int, decoded: int, image: int) -> int:
     del image
     return decoder_nbytes(batch, decoded)
+
+
+_OF_FITS = DecoderMemory(_cupy_of_fits)
 
 
 def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], list[float]]:
@@ -156,14 +212,17 @@ def aia_decoder(calibration: Calibration, files: int = 1) -> Decode:
         names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
         inputs = [image, *(arrays[name] for name in names), arrays.get("flip", no_flip())]
         device: Any = operators if config.device_id is None else operators_gpu
+        memory = DecoderMemory(
+            functools.partial(_cupy_of_aia, calibration, files),
+            frames=3 if calibration.psf else 1,  # DALI copies the outputs of Python functions
+        )
         return Decoded(
             device.warp(inputs, calibration.order),
             "float32",
             status,
             finished=True,
             layout="CHW",
-            frames=3 if calibration.psf else 1,  # DALI copies the outputs of Python functions
-            cupy_nbytes=functools.partial(_cupy_of_aia, calibration, files),
+            memory=memory,
         )
 
     return decode

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.graph.decode import DecodedImages
 from dali_pipelines.graph.transform import normalises
 from readers.contract import Peek
 
@@ -36,7 +36,7 @@ class Footprint(NamedTuple):
         cls,
         peek: Peek | None,
         channels: int,
-        decoded: Decoded,
+        decoded: DecodedImages,
         config: PipelineConfig,
         *,
         turned: int = 0,
@@ -49,31 +49,30 @@ class Footprint(NamedTuple):
         whole = (0, 0) if peek is None else (peek.height, peek.width)
         crop = config.crop if config.resize_shorter is None else None
         pixels = math.prod(crop or whole) * channels
-        others = math.prod(crop or whole) * decoded.others_nbytes
-        cupy = 0
-        if peek is not None and decoded.cupy_nbytes is not None:
-            image = pixels * np.dtype(decoded.dtype).itemsize + others
+        others = math.prod(crop or whole) * decoded.pixel_nbytes
+        first, cupy = decoded.first, 0
+        if peek is not None:
+            image = pixels * np.dtype(first.dtype).itemsize + others
             cupy = decoded.cupy_nbytes(config.batch_size, peek.between_nbytes or image, image)
         if config.resized_to is not None:
-            frame = 0 if peek is None else pixels * np.dtype(decoded.dtype).itemsize + others
+            frame = 0 if peek is None else pixels * np.dtype(first.dtype).itemsize + others
             pixels = math.prod(config.resized_to) * channels
-            others = math.prod(config.resized_to) * decoded.others_nbytes
+            others = math.prod(config.resized_to) * decoded.pixel_nbytes
         else:
-            frame = 0 if peek is None else peek.between_nbytes * decoded.frames
-        frame += turned * (channels * np.dtype("float32").itemsize + decoded.others_nbytes)
+            frames = 1 if first.memory is None else first.memory.frames
+            frame = 0 if peek is None else peek.between_nbytes * frames
+        frame += turned * (channels * np.dtype("float32").itemsize + decoded.pixel_nbytes)
         stretched = int(config.stretch is not None)
         augmented = (stretched + sum(one.num_images for one in config.augment)) * pixels
         frame += 0 if peek is None else augmented * np.dtype("float32").itemsize
-        files = decoded.files
         stages = 1 + (config.resized_to is not None) + (turned > 0) + (config.outside == "fill")
-        if files is not None:
-            stages += (len(files.images) > 1) + (files.present is not None)
-            channels //= len(files.images)
-        if decoded.finished:
+        stages += (len(decoded.images) > 1) + (decoded.present is not None)
+        channels //= len(decoded.images)
+        if first.finished:
             stages += (config.dtype == "float16") + (channels > 1)
         elif config.device_id is not None or config.resize is None or config.has_own_operators:
             # Else the resize flips and normalises as well.
-            stages += bool(config.flip) + normalises(decoded, channels, config)
+            stages += bool(config.flip) + normalises(first, channels, config)
         stages += config.ragged == "pad"
         image = pixels * np.dtype(config.dtype).itemsize + others
         at_a_time = min(config.num_threads, config.batch_size)

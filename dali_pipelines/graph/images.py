@@ -1,11 +1,13 @@
-"""Several images of each sample: other HDUs, planes and files, under the geometry of the first."""
+"""Several images of each sample, under one geometry: other HDUs and planes, and files of its parts.
+
+Those of parts are joined along the channels, those of `hdus` are outputs of their own.
+"""
 
 from __future__ import annotations
 
-import operator
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,25 @@ from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import MOVED, Decoded, decode_file, decode_fits, no_flip
-from dali_pipelines.graph.gpu.memory import decoder_nbytes, nearest_nbytes
+from dali_pipelines.graph.decode import (
+    MOVED,
+    Decode,
+    DecodeAll,
+    Decoded,
+    DecodedImages,
+    ImageOutput,
+    decode_file,
+    decode_fits,
+    mean_and_std,
+    no_flip,
+)
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.place import permute, place
 from dali_pipelines.graph.ragged import SIZE, check_padding
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.graph.transform import transform
 from dali_pipelines.values import holds
+from readers.channels import ChannelsReader
 from readers.contract import Row
 from readers.fits.file import hdu_names
 from readers.fits.headers import HduName
@@ -179,35 +192,23 @@ def decode_images(
     *,
     kinds: Mapping[str, ImageKind],
     planes: int,
-) -> Decoded:
+) -> DecodedImages:
     """Decode the images of a HdusReader: the first as `decode_fits`, others to outputs of theirs.
 
     These take the same geometry: floats as the image, integers by the nearest pixel.
     """
-    decoded = decode_fits(arrays, config, planes)
-    others, statuses = {}, [decoded.status]
+    outputs: dict[str, ImageOutput] = {}
     for number, (name, kind) in enumerate(kinds.items(), 1):
         names = ("shape", "payload", "plan", "scaling")
         own = {**arrays, **{one: arrays[one + suffix(number)] for one in names}}
         decode = _decode_floats if kind.dtype == "float32" else _decode_integers
-        others[name], status = decode(own, config, kind)
-        statuses.append(status)
-    is_nearest = "nearest" in arrays
-    return decoded._replace(
-        cupy_nbytes=_cupy_of_nearest if is_nearest else decoded.cupy_nbytes,
-        status=reduce(operator.add, statuses),
-        statuses=statuses,
-        others=others,
-        outside={name: kind.outside or 0 for name, kind in kinds.items()},
-        others_nbytes=sum(
-            kind.planes * np.dtype(_WIDE.get(kind.dtype, kind.dtype)).itemsize
-            for kind in kinds.values()
-        ),
-    )
-
-
-def _cupy_of_nearest(batch: int, decoded: int, image: int) -> int:
-    return decoder_nbytes(batch, decoded) + nearest_nbytes(batch, image)
+        image, status = decode(own, config, kind)
+        item = np.dtype(_WIDE.get(kind.dtype, kind.dtype)).itemsize
+        is_nearest = "nearest" in arrays
+        outputs[name] = ImageOutput(
+            image, status, kind.outside or 0, kind.planes * item, is_nearest
+        )
+    return DecodedImages((decode_fits(arrays, config, planes),), (config,), outputs)
 
 
 def _decode_floats(
@@ -218,7 +219,8 @@ def _decode_floats(
     plain |= {"dtype": "float32", "augment": (), "targets": {}}
     own = replace(config, **plain)
     decoded = decode_fits(arrays, own, kind.planes)
-    image = transform(decoded, arrays, kind.planes, own, Chance(None), missing=kind.outside)
+    images = DecodedImages((decoded,), (own,))
+    image = transform(images, arrays, kind.planes, own, Chance(None), missing=kind.outside)
     return image, decoded.status
 
 
@@ -241,3 +243,57 @@ def _decode_integers(
         image = fn.cast(image, dtype=wide) + types.Constant(offset, dtype=wide)
         image = fn.cast(image, dtype=to_dali_type(kind.dtype))
     return image, status
+
+
+def decode_parts(
+    decode: Decode, reader: ChannelsReader, times: int | None = None, *, missing: bool
+) -> DecodeAll:
+    """Return the decoder of samples of several files.
+
+    Parameters
+    ----------
+    decode : Decode
+        Decoder of one file.
+    reader : ChannelsReader
+        Their Reader.
+    times : int, optional
+        Frames of a sequence, of which each has as many files; None for samples of one time.
+    missing : bool
+        Whether the graph must replace missing files by NaN, or 0.
+
+    Returns
+    -------
+    DecodeAll
+        The output ``present`` is bool, shape (files,), or (times, files of one time).
+    """
+
+    def decode_all(arrays: Any, config: PipelineConfig) -> DecodedImages:
+        names = [spec.name for spec in reader.reader.specs]
+        configs = _configs(config, len(reader.parts), times, reader.reader.channels)
+        first, *images = (
+            decode(ChainMap({name: arrays[f"{name}_{number}"] for name in names}, arrays), one)
+            for number, one in enumerate(configs)
+        )
+        raw = present = arrays["present"]
+        if times is not None:
+            present = fn.reshape(present, shape=[times, -1])
+        first = first._replace(others={"present": present})
+        joined = (first, *images)
+        return DecodedImages(joined, configs, times=times, present=raw if missing else None)
+
+    return decode_all
+
+
+def _configs(
+    config: PipelineConfig, files: int, times: int | None, channels: int
+) -> tuple[PipelineConfig, ...]:
+    """Return the settings for each file, of so many channels, with its own mean and std."""
+    if config.mean is None and config.std is None:
+        return (config,) * files
+    of_time = files // (times or 1)
+    mean, std = mean_and_std(config, of_time * channels)
+    own = []
+    for number in range(of_time):
+        part = slice(number * channels, (number + 1) * channels)
+        own.append(replace(config, mean=tuple(mean[part]), std=tuple(std[part])))
+    return tuple(own) * (times or 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import time
 import warnings
@@ -15,7 +17,7 @@ from typing import Any
 from nvidia.dali import fn, types
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import Decode, Decoded
+from dali_pipelines.graph.decode import DecodeAll, Decoded, DecodedImages
 from dali_pipelines.graph.footprint import Footprint
 from dali_pipelines.graph.gpu.cupy_operator import free_unused
 from dali_pipelines.graph.own.chance import Chance
@@ -186,7 +188,7 @@ def _unused_arrays_allowed() -> Iterator[None]:
 
 
 def reader_pipeline(
-    index: Index, reader: Reader, decode: Decode, config: PipelineConfig
+    index: Index, reader: Reader, decode: DecodeAll, config: PipelineConfig
 ) -> ReaderPipeline:
     """Make a pipeline that reads `index` with `reader` and decodes with `decode`.
 
@@ -228,17 +230,16 @@ def reader_pipeline(
         nodes = sample_nodes(source, pipeline.reads(source))
         arrays = _Arrays(nodes)
         decoded = decode(arrays, config)
-        check_decoded(decoded, config, uses_flip="flip" in arrays.used)
-        if decoded.layout is None and ("image", "CHW") in (
-            (spec.name, spec.layout) for spec in reader.specs
-        ):
-            decoded = decoded._replace(layout="CHW")
-        channels = reader.channels if decoded.channels is None else decoded.channels
+        if isinstance(decoded, Decoded) and decoded.layout is None:
+            is_chw = any((spec.name, spec.layout) == ("image", "CHW") for spec in reader.specs)
+            decoded = decoded._replace(layout="CHW" if is_chw else None)
+        images = check_decoded(decoded, config, uses_flip="flip" in arrays.used)
+        channels = images.first.channels or reader.channels
         chance = Chance(nodes.get("draws"))
-        image = transform(decoded, nodes, channels, config, chance)
+        image = transform(images, nodes, channels, config, chance)
         targets = [spec.name for spec in source.targets.specs]
-        named = _outputs(image, nodes, decoded, config, targets)
-        named, pipeline.listed = listed_or_padded(named, decoded, source.targets, config.ragged)
+        named = _outputs(image, nodes, images, config, targets)
+        named, pipeline.listed = listed_or_padded(named, images, source.targets, config.ragged)
         _check_names([name for name, _ in named], targets=targets, columns=config.columns)
         pipeline.output_names, outputs = zip(*named, strict=True)
         pipeline.set_outputs(*outputs)
@@ -247,7 +248,7 @@ def reader_pipeline(
     pipeline.source, pipeline.peek, pipeline.too_small = source, peek, too_small
     turned = turned_pixels(source, peek) if "affine" in nodes else 0
     pipeline.footprint = Footprint.of(
-        peek, channels, decoded, config, turned=turned, targets_nbytes=of_targets
+        peek, channels, images, config, turned=turned, targets_nbytes=of_targets
     )
     return pipeline
 
@@ -271,7 +272,7 @@ def _empty_pipeline(config: PipelineConfig, nbytes: int) -> ReaderPipeline:
 def _outputs(
     image: Any,
     nodes: Mapping[str, Any],
-    decoded: Decoded,
+    decoded: DecodedImages,
     config: PipelineConfig,
     targets: Sequence[str] = (),
 ) -> list[tuple[str, Any]]:
@@ -283,16 +284,16 @@ def _outputs(
     if config.device_id is not None:
         others = [(name, node.gpu()) for name, node in others]
     valid, report = nodes["valid"], nodes["report"]
-    if decoded.status is not None:
-        on_gpu = decoded.status.device == "gpu"
+    if statuses := decoded.statuses:
+        on_gpu = statuses[0].device == "gpu"
         if on_gpu:
             valid, report = valid.gpu(), report.gpu()
-        # What the graph could not decode is as little valid as what was not read, and the Loader
+        # An image that fails to decode is invalid, like one that could not be read. The Loader
         # looks into the report for both.
-        valid = valid & (fn.squeeze(decoded.status, axes=0) == 0)
-        several = decoded.statuses or (decoded.status,)
-        statuses = [fn.reinterpret(status, dtype=types.UINT8) for status in several]
-        report = fn.cat(report, *statuses, axis=0)
+        status = functools.reduce(operator.add, statuses)
+        valid = valid & (fn.squeeze(status, axes=0) == 0)
+        each = [fn.reinterpret(status, dtype=types.UINT8) for status in statuses]
+        report = fn.cat(report, *each, axis=0)
         if on_gpu:
             # Outputs alone: a CPU operator that waits for the GPU keeps the next batch waiting.
             valid, report = valid.cpu(), report.cpu()

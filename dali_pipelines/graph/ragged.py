@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, types
 
-from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.graph.decode import DecodedImages
 from dali_pipelines.settings import Ragged
 from dali_pipelines.values import holds
 from readers.targets.several import Targets
@@ -21,13 +21,13 @@ Named = tuple[str, Any]
 
 
 def listed_or_padded(
-    outputs: list[Named], decoded: Decoded, targets: Targets, ragged: Ragged
+    outputs: list[Named], decoded: DecodedImages, targets: Targets, ragged: Ragged
 ) -> tuple[list[Named], frozenset[str]]:
     """Return the outputs of a pipeline as the setting says, and the names of those to list.
 
     ValueError if a target cannot be padded.
     """
-    outside = {**decoded.outside, **targets.outside}
+    outside = {name: one.outside for name, one in decoded.outputs.items()} | targets.outside
     if ragged == "list":
         return outputs, frozenset(("image", *outside))
     if ragged is None:

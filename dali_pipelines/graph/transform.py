@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,10 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
-from dali_pipelines.graph.decode import MOVED, Decoded, Files, mean_and_std
+from dali_pipelines.graph.decode import MOVED, Decoded, DecodedImages, mean_and_std
 from dali_pipelines.graph.gpu import operators as operators_gpu
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind, own_operators
-from dali_pipelines.graph.parts import by_time, joined, without_missing
 from dali_pipelines.graph.place import permute, place
 from dali_pipelines.runtime.dali_private import merge, split
 
@@ -31,14 +30,22 @@ def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
     return channels > 1 or changes
 
 
-def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
-    """Check the result of a decoder against the settings.
+def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> DecodedImages:
+    """Check the result of a decoder against the settings, and return it as that of all images.
 
     `uses_flip` says whether the decoder has asked for the array ``flip``. TypeError if it is not a
     Decoded; ValueError if the layout is unknown, or a finished image not what the settings ask for.
     """
-    if not isinstance(decoded, Decoded):
+    if isinstance(decoded, Decoded):
+        decoded = DecodedImages((decoded,), (config,))
+    if not isinstance(decoded, DecodedImages):
         raise TypeError(f"a decoder must return a Decoded, got {type(decoded).__name__}")
+    for one in decoded.images:
+        _check_one(one, config, uses_flip=uses_flip)
+    return decoded
+
+
+def _check_one(decoded: Decoded, config: PipelineConfig, *, uses_flip: bool) -> None:
     if decoded.layout not in ("HWC", "CHW", None):
         raise ValueError(f"layout of Decoded must be 'HWC' or 'CHW', got {decoded.layout!r}")
     if not decoded.finished:
@@ -56,24 +63,24 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
 
 
 def transform(
-    decoded: Decoded,
+    decoded: DecodedImages,
     nodes: Mapping[str, Any],
     channels: int,
     config: PipelineConfig,
     chance: Chance,
     missing: float | None = None,
 ) -> Any:
-    """Add the nodes that turn a decoded image into the input of a network: CHW, of config.dtype.
+    """Add the nodes that turn decoded images into the input of a network: CHW, of config.dtype.
 
     Parameters
     ----------
-    decoded : Decoded
-        Checked by `check_decoded`.
+    decoded : DecodedImages
+        What `check_decoded` returns; its `outputs` are left out.
     nodes : mapping of str to DataNode
         What the Source sends, of which this takes ``flip`` (int32, shape (2,): whether to flip
         left-right and up-down) and those of `readers.sampling.graph_arrays`, where they are sent.
     channels : int
-        Channels of the image.
+        Channels of all images together.
     config : PipelineConfig
         Settings.
     chance : Chance
@@ -90,21 +97,21 @@ def transform(
         If the images cannot be converted to the dtype, mean and std do not fit the channels, an
         augmentation does not fit the images, or `config.transform` uses random operators of DALI.
     """
-    if decoded.finished and not MOVED.isdisjoint(nodes):
+    first, count = decoded.first, len(decoded.images)
+    if first.finished and not MOVED.isdisjoint(nodes):
         raise ValueError(
             "rotate, zoom and resize_shorter come before flips, mean and std, which this decoder "
             "has applied, as do windows between pixels and outside='fill': return finished=False"
         )
-    files = decoded.files or Files((decoded,), (config,))
-    of_file = channels // len(files.images)
+    of_each = channels // count
     if not config.has_own_operators:
         made = [
-            _of_types(one, functools.partial(_made, nodes, of_file, own, missing))
-            for one, own in zip(files.images, files.configs, strict=True)
+            _of_types(one, functools.partial(_made, nodes, of_each, own, missing))
+            for one, own in zip(decoded.images, decoded.configs, strict=True)
         ]
-        image = without_missing(joined(made, 0), files, channels, "CHW", config.dtype)
-        return by_time(image, files)
-    if decoded.finished and (config.mean is not None or config.std is not None):
+        image = _without_missing(_joined(made, 0), decoded, channels, "CHW", config.dtype)
+        return _by_time(image, decoded)
+    if first.finished and (config.mean is not None or config.std is not None):
         raise ValueError(
             "augment and transform come before mean and std, which this decoder has applied: "
             "return finished=False if config.has_own_operators"
@@ -113,25 +120,26 @@ def transform(
 
     def prepared(one: Decoded, select: Callable[[Any], Any]) -> Any:
         _check_dtype(one.dtype, config)
-        placed = place(one, nodes, of_file, config, select=select, missing=config.missing)
-        image = placed.image if placed.layout == "HWC" else permute(placed.image, "HWC", of_file)
+        placed = place(one, nodes, of_each, config, select=select, missing=config.missing)
+        image = placed.image if placed.layout == "HWC" else permute(placed.image, "HWC", of_each)
         return image if placed.dtype == dtype else fn.cast(image, dtype=to_dali_type(dtype))
 
     def augmented(image: Any) -> Any:
-        return without_missing(image, files, channels, "HWC", dtype)
+        return _without_missing(image, decoded, channels, "HWC", dtype)
 
-    image = joined([_of_types(one, prepared) for one in files.images], 2)
-    largest = decoded.largest
+    image = _joined([_of_types(one, prepared) for one in decoded.images], 2)
+    largest = first.largest
     if config.stretch is not None:
         device: Any = operators if config.device_id is None else operators_gpu
-        image, largest = device.stretch(image, _curves(config, channels, files)), None
-    kind = ImageKind(dtype, channels, largest, len(files.images))
+        curves = _curves(config, channels, decoded.times or 1)
+        image, largest = device.stretch(image, curves), None
+    kind = ImageKind(dtype, channels, largest, count)
     image = own_operators(image, chance, config, kind, augmented)
     # A transform may return another type, or another number of channels.
     image = fn.cast(image, dtype=to_dali_type(dtype))
     if config.dtype == dtype and config.mean is None and config.std is None:
-        return by_time(fn.transpose(image, perm=[2, 0, 1], output_layout="CHW"), files)
-    times = files.times or 1
+        return _by_time(fn.transpose(image, perm=[2, 0, 1], output_layout="CHW"), decoded)
+    times = decoded.times or 1
     mean_and_std(config, channels // times)  # raises an error if they do not fit
     mean, std = config.mean or (0.0,), config.std or (1.0,)
     image = fn.crop_mirror_normalize(
@@ -141,12 +149,12 @@ def transform(
         mean=list(mean) * (times if len(mean) > 1 else 1),
         std=list(std) * (times if len(std) > 1 else 1),
     )
-    return by_time(image, files)
+    return _by_time(image, decoded)
 
 
-def _curves(config: PipelineConfig, channels: int, files: Files) -> NDArray[np.float64]:
+def _curves(config: PipelineConfig, channels: int, times: int) -> NDArray[np.float64]:
     """Return the parameters of the stretch of each channel, shape (channels, 9)."""
-    stretches, times = config.stretch or (), files.times or 1
+    stretches = config.stretch or ()
     if len(stretches) not in (1, channels // times):
         raise ValueError(
             f"stretch must be one Stretch, or {channels // times}, one for each channel of the "
@@ -217,3 +225,35 @@ def _check_dtype(dtype: str, config: PipelineConfig) -> None:
             f"{dtype} images cannot be converted to {config.dtype}: choose float32, or for a "
             "Reader of your own a decoder that keeps integers, as decode_array with stored does"
         )
+
+
+def _joined(images: Sequence[Any], axis: int) -> Any:
+    """Return images joined along the channels."""
+    return images[0] if len(images) == 1 else fn.cat(*images, axis=axis)
+
+
+def _without_missing(
+    image: Any, decoded: DecodedImages, channels: int, layout: Literal["HWC", "CHW"], dtype: str
+) -> Any:
+    """Replace missing ones of joined images, of so many channels, by NaN, or 0 in integers."""
+    if decoded.present is None:
+        return image
+    is_float = dtype in ("float32", "float16")
+    factor = fn.cast(decoded.present, dtype=types.FLOAT if is_float else to_dali_type(dtype))
+    if is_float:
+        factor = factor / factor  # NaN of 0
+    factor = fn.stack(*[factor] * (channels // len(decoded.images)), axis=1)
+    factor = fn.reshape(factor, shape=[1, 1, channels] if layout == "HWC" else [channels, 1, 1])
+    factor = factor if image.device == "cpu" else factor.gpu()
+    if dtype != "float16":
+        return image * factor
+    # DALI calculates nothing in float16.
+    return fn.cast(fn.cast(image, dtype=types.FLOAT) * factor, dtype=types.FLOAT16)
+
+
+def _by_time(image: Any, decoded: DecodedImages) -> Any:
+    """Return images CHW of sequences as FCHW, (times, channels, height, width)."""
+    if decoded.times is None:
+        return image
+    of_time = [decoded.times, 1 / decoded.times, 1, 1]
+    return fn.reshape(image, src_dims=[-1, 0, 1, 2], rel_shape=of_time, layout="FCHW")

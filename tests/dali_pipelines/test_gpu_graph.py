@@ -33,20 +33,21 @@ from dali_pipelines import (
 )
 from dali_pipelines.graph.decode import (
     Decode,
+    DecodeAll,
     Decoded,
+    DecodedImages,
     aia_decoder,
     decode_array,
     decode_fits,
     decode_jpeg,
 )
 from dali_pipelines.graph.gpu import cupy_operator
-from dali_pipelines.graph.images import decode_images
+from dali_pipelines.graph.images import decode_images, decode_parts
 from dali_pipelines.graph.operators_psf import deconvolve_node
 from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.ragged import padded
-from dali_pipelines.graph.transform import transform
+from dali_pipelines.graph.transform import check_decoded, transform
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
 from readers.contract import Reader
 from readers.fits.multi_hdu import DTYPES, HdusReader, ImageKind
@@ -91,7 +92,7 @@ class Between(Geometry):
 class Graph(NamedTuple):
     nodes: dict[str, Any]
     config: PipelineConfig
-    decoded: Decoded
+    decoded: DecodedImages
     image: Any
     chance: Chance
     pipeline: Pipeline
@@ -102,7 +103,7 @@ class Graph(NamedTuple):
 
 
 def graph(
-    reader: Reader, decode: Decode, *, planes: int = 1, subpixel: bool = False, **settings: Any
+    reader: Reader, decode: DecodeAll, *, planes: int = 1, subpixel: bool = False, **settings: Any
 ) -> Graph:
     """Make the graph of a Reader's arrays up to the image; `planes` are those of the image."""
     config = PipelineConfig(batch_size=2, device_id=0, **settings)
@@ -115,7 +116,7 @@ def graph(
         }
         nodes["flip"] = source("flip", "int32", 1)
         chance = Chance(source("draws", "float32", 1))
-        decoded = decode(nodes, config)
+        decoded = check_decoded(decode(nodes, config), config, uses_flip=True)
         image = transform(decoded, nodes, planes, config, chance)
     assert image.device == "gpu"
     return Graph(nodes, config, decoded, image, chance, pipeline)
@@ -244,7 +245,7 @@ def test_augmentations(one: Any, dtype: str, channels: int) -> None:
 @pytest.mark.parametrize("planes", [1, 3])
 def test_fits(options: dict[str, Any], planes: int) -> None:
     made = graph(FitsReader(), partial(decode_fits, planes=planes), planes=planes, **options)
-    assert made.decoded.status.device == "gpu"
+    assert made.decoded.statuses[0].device == "gpu"
 
 
 @pytest.mark.usefixtures("cupy")
@@ -271,12 +272,13 @@ def test_several_hdus(options: dict[str, Any]) -> None:
 def test_aia(parts: tuple[str, ...]) -> None:
     calibration = Calibration()
     reader: Reader = calibration.reader()
-    decode = aia_decoder(calibration, len(parts))
+    one = aia_decoder(calibration, len(parts))
+    decode: DecodeAll = one
     if parts:
         reader = several = ChannelsReader(reader, parts)
-        decode = decode_parts(decode, several, missing=False)
+        decode = decode_parts(one, several, missing=False)
     made = graph(reader, decode, planes=max(len(parts), 1))
-    assert made.decoded.status.device == "gpu"
+    assert made.decoded.statuses[0].device == "gpu"
     assert list(made.decoded.others) == (["present"] if parts else [])
 
 
@@ -286,15 +288,14 @@ def test_aia(parts: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("kind", ["jpeg", "fits"])
 def test_several_files(kind: str, options: dict[str, Any], times: int | None) -> None:
     parts = ("a", "b") if times is None else ("a-1h", "b-1h", "a0", "b0")
-    decode: Decode = partial(decode_jpeg, channels=1) if kind == "jpeg" else decode_fits
+    one: Decode = partial(decode_jpeg, channels=1) if kind == "jpeg" else decode_fits
     reader = ChannelsReader(JpegReader(1) if kind == "jpeg" else FitsReader(), parts)
-    decode = decode_parts(decode, reader, times, missing=True)
+    decode = decode_parts(one, reader, times, missing=True)
     made = graph(reader, decode, planes=len(parts), **options)
     assert list(made.decoded.others) == ["present"]
     assert made.decoded.others["present"].device == "cpu"
     cupy_nbytes = made.decoded.cupy_nbytes
-    assert (cupy_nbytes is None) == (kind == "jpeg")
-    assert cupy_nbytes is None or cupy_nbytes(2, 400, 4) == 800 // len(parts)
+    assert cupy_nbytes(2, 400, 4) == (0 if kind == "jpeg" else 800 // len(parts))
 
 
 @pytest.mark.usefixtures("cupy")
@@ -323,7 +324,7 @@ def test_nothing_on_the_cpu_waits_for_the_gpu() -> None:
     devices = {"image": "gpu", "row": "cpu", "valid": "cpu", "report": "cpu"}
     assert {name: node.device for name, node in outputs.items()} == devices
     for name in ("valid", "report"):
-        _copied, *behind = between(outputs[name], made.decoded.status)
+        _copied, *behind = between(outputs[name], made.decoded.statuses[0])
         assert {node.device for node in behind} == {"gpu"}, name
 
 

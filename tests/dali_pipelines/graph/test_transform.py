@@ -31,9 +31,9 @@ def run(image: np.ndarray, flips: tuple[int, int], declared: dict[str, Any], **c
         node = fn.external_source(lambda: [image], layout=axes)
         flip = fn.external_source(lambda: [np.array(flips, np.int32)])
         decoded = Decoded(node, image.dtype.name, **declared)
-        check_decoded(decoded, settings, uses_flip=True)
+        images = check_decoded(decoded, settings, uses_flip=True)
         channels = image.shape[axes.index("C")]
-        pipeline.set_outputs(transform(decoded, {"flip": flip}, channels, settings, Chance(None)))
+        pipeline.set_outputs(transform(images, {"flip": flip}, channels, settings, Chance(None)))
     (out,) = pipeline.run()
     assert out.layout() == "CHW"
     return np.asarray(out.at(0))
