@@ -174,9 +174,4 @@ def _named(row: Row, part: str) -> Iterator[None]:
     try:
         yield
     except ReadError as error:
-        if error.path == row.name:
-            hdu, file = error.hdu, ""
-        else:
-            hdu, file = None, f", {error.path}" + ("" if error.hdu is None else f"[{error.hdu}]")
-        reason = f"part {part}{file}: {error.reason}"
-        raise ReadError(row.name, reason, hdu=hdu, row=row.number) from error
+        raise error.of_sample(row.name, row.number, f"part {part}") from error

@@ -46,13 +46,31 @@ class ReadError(OSError):
         row = "" if self.row is None else f" (row {self.row})"
         return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
+    def of_sample(self, path: str, row: int, image: str) -> ReadError:
+        """Return this error of an image, which may be in another file, as that of its sample.
+
+        Parameters
+        ----------
+        path : str
+            The file of the sample.
+        row : int
+            Row of the sample.
+        image : str
+            What the image is called.
+        """
+        hdu, file = self.hdu, ""
+        if self.path != path:
+            hdu, file = None, f", {self.path}" + ("" if self.hdu is None else f"[{self.hdu}]")
+        return ReadError(path, f"{image}{file}: {self.reason}", hdu=hdu, row=row)
+
     def __reduce__(self) -> tuple[object, ...]:
         of = partial(ReadError, hdu=self.hdu, row=self.row, is_of_store=self.is_of_store)
         return of, (self.path, self.reason)
 
 
 def reason_of(error: BaseException, path: str) -> str:
-    """Return the message of an error without the path of the file, which a ReadError names."""
-    if isinstance(error, OSError) and error.strerror and error.filename == path:
-        return f"[Errno {error.errno}] {error.strerror}"
-    return str(error)
+    """Return the message of an error without the path that it ends in, as a ReadError names it.
+
+    The messages of ``open``, and of places, end in a colon and the path.
+    """
+    return str(error).removesuffix(f": {path!r}")

@@ -69,6 +69,8 @@ class FitsFile:
 
     wanted: HduName | None = None
     """The HDU that is read; None for the first image."""
+    header_bytes: int = 0
+    """Bytes of headers that were read to describe images."""
 
     def __init__(self, place: Place, expected: Expected | None = None) -> None:
         self._unpacked: UnpackedFits | None = None
@@ -168,11 +170,13 @@ class FitsFile:
             self._unpacked.keep(start, stop)
 
     def input_bytes(self, read: int) -> int:
-        """Return the bytes read from disk, given how many were read of the unpacked file.
+        """Return the bytes read from disk, given how many data were read of the unpacked file.
 
-        Those that astropy read need not be given.
+        Headers, and what astropy read, need not be given.
         """
-        return read + self._of_astropy if self._unpacked is None else self._unpacked.input_bytes
+        if self._unpacked is not None:
+            return self._unpacked.input_bytes
+        return read + self.header_bytes + self._of_astropy
 
     @contextmanager
     def by_astropy(self, extension: int = 0, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:

@@ -1,4 +1,4 @@
-"""The image of an open FITS file: its header's facts, and its pixels as astropy decodes them."""
+"""The image of a FITS file as its header describes it, and its pixels as astropy decodes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,8 +32,8 @@ _hcompress = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Description:
-    """Description of an image, from the headers of its file."""
+class FitsImage:
+    """An image, as the headers of its file describe it."""
 
     number: int
     """Number of its HDU."""
@@ -51,31 +51,24 @@ class _Description:
     stop: int
     """End of its data."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitsImage(_Description):
-    """An image in an open file."""
-
-    file: FitsFile
-    header_bytes: int
-    """Bytes of its header that were read; 0 if it is known."""
-
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
         """Return the first byte and the end of the data that are needed."""
         if isinstance(self.image, StoredImage):
             return self.image.span(window, planes)
         return self.start, self.stop
 
-    def pixels(self, window: Window | None, planes: list[int], *, scaled: bool) -> NDArray[Any]:
-        """Return the pixels as astropy decodes them, shape (planes, height, width)."""
+    def pixels(
+        self, file: FitsFile, window: Window | None, planes: list[int], *, scaled: bool
+    ) -> NDArray[Any]:
+        """Return the pixels of its file as astropy decodes them, shape (planes, height, width)."""
         y, x, height, width = self.shape.region(window)
         spans = [self.span(window, [plane]) for plane in planes]
         spans = list(dict.fromkeys(spans))
         if sum(stop - start for start, stop in spans) <= _MOST_AT_ONCE:
-            self.file.place.fetch(spans)
+            file.place.fetch(spans)
         with ExitStack() as stack:
             options = {"do_not_scale_image_data": not scaled}
-            hdus, number = stack.enter_context(self.file.by_astropy(self.header_start, **options))
+            hdus, number = stack.enter_context(file.by_astropy(self.header_start, **options))
             hdu = hdus[number]
             if hdu.header.get("ZCMPTYPE", getattr(hdu, "compression_type", None)) == "HCOMPRESS_1":
                 stack.enter_context(_hcompress)
@@ -97,26 +90,17 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     """
     stamp = file.stamp
     kept = [] if stamp is None else _kept(stamp, file.wanted)
-    if is_read := not kept:
-        kept.append(_read_description(file))
+    if not kept:
+        kept.append(_described(file))
+        file.header_bytes += kept[0].start - kept[0].header_start
     found = kept[0]
-    too_large = isinstance(found.image, TiledImage) and found.image.sent_tile_pixels > largest_tile
-    return FitsImage(
-        file=file,
-        header_bytes=found.start - found.header_start if is_read else 0,
-        number=found.number,
-        names=found.names,
-        keywords=found.keywords,
-        shape=found.shape,
-        image=None if too_large else found.image,
-        header_start=found.header_start,
-        start=found.start,
-        stop=found.stop,
-    )
+    if isinstance(found.image, TiledImage) and found.image.sent_tile_pixels > largest_tile:
+        return replace(found, image=None)
+    return found
 
 
 @lru_cache(maxsize=_KNOWN_IMAGES)
-def _kept(*_: Any) -> list[_Description]:
+def _kept(*_: Any) -> list[FitsImage]:
     """Return the description of an image of a file that has this stamp; an empty list to fill."""
     return []
 
@@ -126,25 +110,18 @@ def is_described(stamp: Hashable | None, wanted: HduName | None) -> bool:
     return stamp is not None and bool(_kept(stamp, wanted))
 
 
-def _read_description(file: FitsFile) -> _Description:
+def _described(file: FitsFile) -> FitsImage:
     found = file.header()
-    if found is None:
-        return _by_astropy(file)
-    start, data, stop, *_ = extent = found.extent
-    keywords, is_table = found.keywords, found.is_table
-    return _described(found.number, extent.names, keywords, is_table, start, data, stop)
-
-
-def _by_astropy(file: FitsFile) -> _Description:
+    if found is not None:
+        start, data, stop, *_ = extent = found.extent
+        keywords, is_table = found.keywords, found.is_table
+        return _image_of(found.number, extent.names, keywords, is_table, start, data, stop)
     with file.by_astropy(disable_image_compression=True) as (hdus, number):
         hdu = hdus[number]
-        header, info = hdu.header, hdu.fileinfo()
-        is_table = isinstance(hdu, fits.BinTableHDU)
-        if not is_table:
-            header = _of_plain_image(header)
-        start = info["datLoc"]
-        extent = info["hdrLoc"], start, start + hdu.size
-        return _described(number, names_of(hdu), header, is_table, *extent)
+        info, is_table = hdu.fileinfo(), isinstance(hdu, fits.BinTableHDU)
+        header = hdu.header if is_table else _of_plain_image(hdu.header)
+        start, data = info["hdrLoc"], info["datLoc"]
+        return _image_of(number, names_of(hdu), header, is_table, start, data, data + hdu.size)
 
 
 def _of_plain_image(header: fits.Header) -> Keywords:
@@ -159,7 +136,7 @@ def _of_plain_image(header: fits.Header) -> Keywords:
     return Keywords((card.keyword, card.value) for card in cards)
 
 
-def _described(
+def _image_of(
     number: int,
     names: tuple[str, int],
     header: Mapping[str, Any],
@@ -167,7 +144,7 @@ def _described(
     header_start: int,
     start: int,
     stop: int,
-) -> _Description:
+) -> FitsImage:
     letter = "Z" if is_table else ""
     axes = range(header[f"{letter}NAXIS"], 0, -1)
     shape = ImageShape.of([header[f"{letter}NAXIS{axis}"] for axis in axes])
@@ -180,7 +157,7 @@ def _described(
     if bitpix not in _BITPIX:
         raise ValueError(f"{letter}BITPIX is {bitpix}, expected one of {_BITPIX}")
     stored = StoredImage(bitpix=bitpix, shape=shape, start=start)
-    return _Description(
+    return FitsImage(
         number=number,
         names=names,
         keywords=keywords,

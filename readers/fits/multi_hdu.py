@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.fits.file import FitsFile, hdu_names, read_errors
+from readers.fits.file import FitsFile, Where, hdu_names, read_errors
 from readers.fits.headers import HduName, checked
 from readers.fits.image import FitsImage, find_image
 from readers.fits.plain_image import plan_of_pixels
@@ -178,11 +178,13 @@ def dtype_of(found: FitsImage) -> str:
     return _DTYPES.get((bitpix, bzero), "float32") if bscale == 1 and blank != blank else "float32"
 
 
-def _read_wide(reader: FitsReader, found: FitsImage, row: Row, window: Window | None) -> Sample:
+def _read_wide(
+    reader: FitsReader, file: FitsFile, found: FitsImage, row: Row, window: Window | None
+) -> Sample:
     """Read integers of 64 bits as such of 32 bits; ValueError if they do not fit."""
     size = found.shape.height, found.shape.width
     window = window and window.within(*size)
-    pixels = found.pixels(window, reader.chosen(row, found.shape), scaled=False)
+    pixels = found.pixels(file, window, reader.chosen(row, found.shape), scaled=False)
     narrow = pixels.astype(np.int32)
     if (narrow != pixels).any():
         raise ValueError("values of 64 bits do not fit int32: give dtype 'float32'")
@@ -263,18 +265,18 @@ class HdusReader:
         """Read all images, or only the tiles that the window touches."""
         samples: dict[int, Sample] = {}
 
-        def read(found: FitsImage, several: list[_Wanted]) -> int:
+        def read(file: FitsFile, found: FitsImage, several: list[_Wanted]) -> int:
             readers = [self._reader(one, found) for one in several]
             spans = [
                 reader.span(found, one.row, window)
                 for reader, one in zip(readers, several, strict=True)
             ]
-            found.file.need(min(start for start, _ in spans), max(stop for _, stop in spans))
+            file.need(min(start for start, _ in spans), max(stop for _, stop in spans))
             for reader, one in zip(readers, several, strict=True):
                 wide = one.name in self.kinds and reader.stored is not None
                 wide = wide and found.keywords["BITPIX"] == 64
                 take = _read_wide if wide else FitsReader.read_found
-                samples[one.place] = take(reader, found, one.row, window)
+                samples[one.place] = take(reader, file, found, one.row, window)
             return sum(samples[one.place].input_bytes for one in several)
 
         nbytes, size = self._visit(row, read)
@@ -284,7 +286,7 @@ class HdusReader:
         """Read the headers of all images."""
         peeks: list[Peek] = []
 
-        def peek(found: FitsImage, several: list[_Wanted]) -> int:
+        def peek(_: FitsFile, found: FitsImage, several: list[_Wanted]) -> int:
             for one in several:
                 reader = replace(self._reader(one, found), stored=None)
                 peeks.append(reader.peek_found(found, one.row, window))
@@ -298,7 +300,7 @@ class HdusReader:
         """Read the kind of each image from its header. Raises like `read`."""
         kinds: dict[str, ImageKind] = {}
 
-        def look(found: FitsImage, several: list[_Wanted]) -> int:
+        def look(_: FitsFile, found: FitsImage, several: list[_Wanted]) -> int:
             for one in several:
                 image = self.images[one.name]
                 kinds[one.name] = ImageKind.of(image, dtype_of(found), found.shape.planes)
@@ -322,14 +324,14 @@ class HdusReader:
     def verify(self, row: Row) -> None:
         """Decode all images with astropy, or the planes of them that are read."""
 
-        def verify(found: FitsImage, several: list[_Wanted]) -> int:
+        def verify(file: FitsFile, found: FitsImage, several: list[_Wanted]) -> int:
             planes = {
                 plane
                 for one in several
                 for plane in self._reader(one, found).chosen(one.row, found.shape)
             }
-            found.file.need(*found.span(None, sorted(planes)))
-            found.pixels(None, sorted(planes), scaled=False)
+            file.need(*found.span(None, sorted(planes)))
+            found.pixels(file, None, sorted(planes), scaled=False)
             return 0
 
         self._visit(row, verify)
@@ -367,7 +369,7 @@ class HdusReader:
         )
 
     def _visit(
-        self, row: Row, visit: Callable[[FitsImage, list[_Wanted]], int]
+        self, row: Row, visit: Callable[[FitsFile, FitsImage, list[_Wanted]], int]
     ) -> tuple[int, tuple[int, int]]:
         """Call `visit` with each HDU and the images that are in it; return bytes read, and size.
 
@@ -382,7 +384,7 @@ class HdusReader:
                     here = [several[place] for place in places]
                     at.turn_to(here[0])
                     found = find_image(file, self.largest_tile)
-                    at.hdu = found.number
+                    at.where.hdu = found.number
                     names[_file_of(here[0].row), found.number] = found.names
                     sizes[here[0].name] = found.shape.height, found.shape.width, found.number
                     _check_sizes(sizes, here[0].name)
@@ -391,7 +393,7 @@ class HdusReader:
                             at.one = one
                             _check_beside(_own_names(row, names), found.names, expected)
                     at.one = here[0]
-                    of_file += visit(found, here)
+                    of_file += visit(file, found, here)
                 nbytes += file.input_bytes(of_file)
         height, width, _ = next(iter(sizes.values()))
         return nbytes, (height, width)
@@ -434,27 +436,23 @@ class _At:
     """The image that the error of a row names."""
 
     one: _Wanted
-    hdu: int | None = None
+    where: Where
+    """Its HDU."""
 
     def turn_to(self, one: _Wanted) -> None:
         """Name another image from now on."""
-        self.one, self.hdu = one, one.hdu if isinstance(one.hdu, int) else None
+        self.one, self.where.hdu = one, one.hdu if isinstance(one.hdu, int) else None
 
 
 @contextmanager
 def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
     """Convert any exception inside to a ReadError of the row, which names image and file."""
-    at = _At(one)
-    at.turn_to(one)
+    at = _At(one, Where(None))
     try:
-        with read_errors(one.row.name, None, row.number):
+        with read_errors(one.row.name, one.hdu, row.number) as at.where:
             yield at
     except ReadError as error:
-        hdu, file = at.hdu, ""
-        if one.row.name != row.name:
-            hdu, file = None, f", {one.row.name}" + ("" if at.hdu is None else f"[{at.hdu}]")
-        reason = f"{at.one.name}{file}: {error.reason}"
-        raise ReadError(row.name, reason, hdu=hdu, row=row.number) from error
+        raise error.of_sample(row.name, row.number, at.one.name) from error
 
 
 def _beside(

@@ -116,28 +116,29 @@ class FitsReader:
         expected = whole_if_small(row.known_bytes) if window is None else None
         if row.notes.get(COLUMN):
             expected = partial(self._expected, row, window)
-        with self._found(row, expected) as found:
-            found.file.need(*self.span(found, row, window))
-            sample = self.read_found(found, row, window)
-            return replace(sample, input_bytes=found.file.input_bytes(sample.input_bytes))
+        with self._found(row, expected) as (file, found):
+            file.need(*self.span(found, row, window))
+            sample = self.read_found(file, found, row, window)
+            return replace(sample, input_bytes=file.input_bytes(sample.input_bytes))
 
     def span(self, found: FitsImage, row: Row, window: Window | None) -> tuple[int, int]:
         """Return the first byte and the end of the data that `read_found` needs of a file."""
         inside = window and window.within(found.shape.height, found.shape.width)
         return found.span(inside, self.chosen(row, found.shape))
 
-    def read_found(self, found: FitsImage, row: Row, window: Window | None) -> Sample:
-        """Read the image of an open file as `read` does; the bytes are those of the plain file."""
+    def read_found(
+        self, file: FitsFile, found: FitsImage, row: Row, window: Window | None
+    ) -> Sample:
+        """Read an image of an open file as `read` does; the bytes are data of the plain file."""
         planes, scaling = self.chosen(row, found.shape), self._scaling(found.keywords)
         size = found.shape.height, found.shape.width
         window = window and window.within(*size)
         *_, height, width = found.shape.region(window)
         image = found.image
         if image is not None and scaling is not None:
-            payload, plans, tile_scaling, nbytes = image.read(found.file.place, window, planes)
-            nbytes += found.header_bytes
+            payload, plans, tile_scaling, nbytes = image.read(file.place, window, planes)
         else:
-            pixels = found.pixels(window, planes, scaled=scaling is None)
+            pixels = found.pixels(file, window, planes, scaled=scaling is None)
             if scaling is None:
                 scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
             payload, plans = plan_of_pixels(pixels)
@@ -153,7 +154,7 @@ class FitsReader:
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
-        with self._found(row) as found:
+        with self._found(row) as (_, found):
             return self.peek_found(found, row, window)
 
     def peek_found(self, found: FitsImage, row: Row, window: Window | None) -> Peek:
@@ -175,7 +176,7 @@ class FitsReader:
 
     def shape(self, row: Row) -> ImageShape:
         """Read the shape of the image from its header. Raises like `read`."""
-        with self._found(row) as found:
+        with self._found(row) as (_, found):
             return found.shape
 
     def header(self, row: Row, keys: Collection[str]) -> fits.Header:
@@ -218,10 +219,10 @@ class FitsReader:
 
     def verify(self, row: Row) -> None:
         """Decode the whole image, or the planes that are read, with astropy."""
-        with self._found(row) as found:
+        with self._found(row) as (file, found):
             planes = self.chosen(row, found.shape)
-            found.file.need(*found.span(None, planes))
-            found.pixels(None, planes, scaled=False)
+            file.need(*found.span(None, planes))
+            found.pixels(file, None, planes, scaled=False)
 
     def blank(self, height: int, width: int) -> Sample:
         """Return a sample without payload, which decodes to zeros."""
@@ -279,8 +280,10 @@ class FitsReader:
             return []
 
     @contextmanager
-    def _found(self, row: Row, expected: Expected | None = None) -> Iterator[FitsImage]:
-        """Open the file of a row and yield its image."""
+    def _found(
+        self, row: Row, expected: Expected | None = None
+    ) -> Iterator[tuple[FitsFile, FitsImage]]:
+        """Open the file of a row and yield it, and its image."""
         wanted, place = self._wanted(row), row.place
         with (
             read_errors(place.name, wanted, row.number) as where,
@@ -288,7 +291,7 @@ class FitsReader:
         ):
             found = find_image(file, self.largest_tile)
             where.hdu = found.number
-            yield found
+            yield file, found
 
 
 def scaling_of(header: Mapping[str, Any]) -> tuple[float, float, float] | None:

@@ -117,7 +117,7 @@ class Mask(Target):
         place: Place | None = values[self.column]
         if place is None:
             raise ValueError(
-                f"column {self.column!r} names no mask for this row: leave it out of the Index"
+                f"column {self.column!r} is null for this row, expected a path: drop the row"
             )
         nearest = NearestPixels.of(placement)
         try:

@@ -99,8 +99,8 @@ def _read_fits(
         if isinstance(found.image, StoredImage) and other_sign is not None:
             pixels, nbytes = found.image.values(file.place, window, 0)
             pixels = of_other_sign(pixels) if other_sign else pixels
-            return pixels, file.input_bytes(found.header_bytes + nbytes)
-        return found.pixels(window, [0], scaled=True)[0], file.input_bytes(0)
+            return pixels, file.input_bytes(nbytes)
+        return found.pixels(file, window, [0], scaled=True)[0], file.input_bytes(0)
 
 
 def _read_encoded(

@@ -198,4 +198,4 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
     """Return the integers of an image as they are stored, shape (planes, height, width)."""
     with FitsFile.at(LocalPlace(path), number) as file:
         found = find_image(file)
-        return found.pixels(None, list(range(found.shape.planes)), scaled=False)
+        return found.pixels(file, None, list(range(found.shape.planes)), scaled=False)

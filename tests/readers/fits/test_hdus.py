@@ -393,10 +393,10 @@ def test_astropy_opens_but_the_extension_that_it_decodes(
     with FitsFile.at(LOCAL.at(path), hdu) as plain:
         found = image.find_image(plain)
         assert found.header_start == start
-        np.testing.assert_array_equal(found.pixels(None, [0], scaled=True)[0], expected)
+        np.testing.assert_array_equal(found.pixels(plain, None, [0], scaled=True)[0], expected)
         window = Window(height=4, width=5, y=0.5, x=0.5).within(*PIXELS.shape)
         y, x = window.place(*PIXELS.shape)
-        part = found.pixels(window, [0], scaled=True)[0]
+        part = found.pixels(plain, window, [0], scaled=True)[0]
     np.testing.assert_array_equal(part, expected[y : y + 4, x : x + 5])
     assert [len(hdus) for hdus in opened] == [2, 2]
 

@@ -362,7 +362,7 @@ def test_bad_masks(tmp_path: Path) -> None:
         "cut.npy": "the file ends at",
         "cut.fits": "truncated",
         "flipped.png": "checksum",
-        "": "no mask for this row",
+        "": "is null for this row",
     }
     for name, reason in reasons.items():
         path = tmp_path / name if name else ""
