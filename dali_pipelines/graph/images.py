@@ -37,7 +37,7 @@ from readers.channels import ChannelsReader
 from readers.contract import Row
 from readers.fits.file import hdu_names
 from readers.fits.headers import HduName
-from readers.fits.multi_hdu import OFFSETS, STORED, Hdu, HdusReader, ImageKind, suffix
+from readers.fits.multi_hdu import OFFSETS, STORED, Hdu, HduKind, HdusReader, suffix
 from readers.fits.reader import FitsReader
 from readers.index.table import Index
 
@@ -77,7 +77,7 @@ def hdus_reader(
     if not images["image"].is_counted or not all(one.is_known for one in others):
         kinds = first_readable(columns, reader.kinds_of, config.read_timeout)[1]
     else:
-        kinds = {name: ImageKind.of(one) for name, one in images.items()}
+        kinds = {name: HduKind.of(one) for name, one in images.items()}
     image = kinds.pop("image")
     beside = {}
     if any(one.relative is not None for one in images.values()):
@@ -114,7 +114,7 @@ def _check_each_once(names: Mapping[str, str], found: Sequence[str]) -> None:
             )
 
 
-def _check_outside(name: str, kind: ImageKind) -> None:
+def _check_outside(name: str, kind: HduKind) -> None:
     if kind.outside is None:
         return
     if kind.dtype == "float32":
@@ -190,7 +190,7 @@ def decode_images(
     arrays: Mapping[str, Any],
     config: PipelineConfig,
     *,
-    kinds: Mapping[str, ImageKind],
+    kinds: Mapping[str, HduKind],
     planes: int,
 ) -> DecodedImages:
     """Decode the images of a HdusReader: the first as `decode_fits`, others to outputs of theirs.
@@ -212,7 +212,7 @@ def decode_images(
 
 
 def _decode_floats(
-    arrays: Mapping[str, Any], config: PipelineConfig, kind: ImageKind
+    arrays: Mapping[str, Any], config: PipelineConfig, kind: HduKind
 ) -> tuple[Any, Any]:
     """Return the image, layout CHW, and its status."""
     plain: Any = dict.fromkeys(("mean", "std", "stretch", "transform", "missing"))
@@ -225,7 +225,7 @@ def _decode_floats(
 
 
 def _decode_integers(
-    arrays: Mapping[str, Any], config: PipelineConfig, kind: ImageKind
+    arrays: Mapping[str, Any], config: PipelineConfig, kind: HduKind
 ) -> tuple[Any, Any]:
     """Return the image, layout CHW, and its status."""
     dtype, offset = STORED.get(kind.dtype, kind.dtype), OFFSETS.get(kind.dtype, 0)

@@ -55,7 +55,7 @@ class FitsFile:
     Parameters
     ----------
     place : Place
-        Where its bytes lie. It is opened here, and closed with the file.
+        Where its bytes are. It is opened here, and closed with the file.
     expected : callable, optional
         Takes the stamp of the place, and returns ranges that will be read, to fetch them at once.
 
@@ -182,7 +182,7 @@ class FitsFile:
     def by_astropy(self, extension: int = 0, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
         """Open the file with astropy; yield the HDUs, and the number of the wanted one.
 
-        Given the first byte of an `extension`, only that one is opened, behind an empty primary
+        Given the first byte of an `extension`, only that one is opened, after an empty primary
         HDU: astropy takes some ms for each HDU that comes before it.
         """
         if not extension:
@@ -290,7 +290,7 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
         raise ValueError(f"not a FITS file: it begins with {begin[:8]!r}{hint}")
     file.seek(0)
     hdus = fits.open(file, memmap=False, **options)
-    if hdus[0].header.get("SIMPLE") is False:  # astropy takes all bytes behind it for its data
+    if hdus[0].header.get("SIMPLE") is False:  # astropy takes all bytes after it for its data
         raise ValueError("its first header has SIMPLE = F, expected T: it is not standard FITS")
     return hdus
 

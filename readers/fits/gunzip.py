@@ -124,7 +124,7 @@ class UnpackedPlace:
         self._parts.clear()
 
     def keep(self, start: int, part: bytes) -> None:
-        """Keep bytes that begin at `start`, behind all that were kept before."""
+        """Keep bytes that begin at `start`, after all that were kept before."""
         self._starts.append(start)
         self._parts.append(part)
 
@@ -150,7 +150,7 @@ class UnpackedPlace:
         while at < stop:
             is_part = number < len(self._parts)
             first = self._starts[number] if is_part else stop
-            if at < first:  # before a part, or behind the last one
+            if at < first:  # before a part, or after the last one
                 end = min(first, stop)
                 found: bytes | memoryview = bytes(end - at)
             else:

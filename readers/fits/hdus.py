@@ -39,7 +39,7 @@ _READ = 8 * BLOCK
 _MOST_AHEAD = 1 << 20
 """Bytes to read at once of headers that follow each other closely."""
 _ODD_END = re.compile(rb"(?s)(?:.{80})*?END[^A-Z0-9_-]")
-"""An END card with other bytes behind it, which astropy takes, too."""
+"""An END card with other bytes after it, which astropy takes, too."""
 _KNOWN_FILES = 256
 _MOST_HDUS = 1 << 19
 """Headers that are read before all known HDUs are forgotten; each takes some 300 bytes."""
@@ -133,7 +133,7 @@ class HeaderReader:
 
     def names(self) -> list[tuple[str, int]]:
         """Return EXTNAME, in capitals, and EXTVER of all HDUs. Raises NeedsAstropy."""
-        with suppress(NeedsAstropy):  # behind the last one
+        with suppress(NeedsAstropy):  # after the last one
             self._find(sys.maxsize)
         known = [self._layout.hdus[number] for number in range(len(self._layout.hdus))]
         if not known or known[-1].end < self._place.nbytes:
@@ -149,7 +149,7 @@ class HeaderReader:
             layout.add(count, found.extent)
             if next(_headers) % _MOST_HDUS == 0:
                 _known_hdus.cache_clear()
-        # Others have a known one behind them.
+        # Others have a known one after them.
         if number == len(layout.hdus) - 1:
             self.check_end(layout.hdus[number])
         # Another thread may have added the wanted one since.

@@ -85,8 +85,8 @@ class FitsImage:
 def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     """Describe the image of a file from its header, or through astropy if that is unusual.
 
-    The descriptions of the latest images are kept. Images of which the graph would get tiles of
-    more than `largest_tile` pixels are left to astropy.
+    The descriptions of the latest images are kept. Images with tiles of more
+    than `largest_tile` pixels, as the graph gets them, are left to astropy.
     """
     stamp = file.stamp
     kept = [] if stamp is None else _kept(stamp, file.wanted)

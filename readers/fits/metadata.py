@@ -86,13 +86,13 @@ def image_metadata(
                 if not every:
                     where.hdu = number
                 numbers = with_pixels(found, opened.place) if every else [number]
-                images = [_OpenedImage.of(found, number) for number in numbers]
-                primary = _OpenedImage.of(found, 0)
+                images = [_OpenedHdu.of(found, number) for number in numbers]
+                primary = _OpenedHdu.of(found, 0)
                 return _metadata(primary, _among(images, hdus), keys, inherit=inherit)
 
 
 @dataclass(frozen=True, slots=True)
-class _Image:
+class _Hdu:
     """An HDU, which may hold an image: what its header says of it."""
 
     number: int
@@ -123,7 +123,7 @@ class _Image:
         return min(self.axes, default=0) > 0
 
 
-def _among(images: list[_Image], hdus: Sequence[int | str] | None) -> list[_Image]:
+def _among(images: list[_Hdu], hdus: Sequence[int | str] | None) -> list[_Hdu]:
     """Return the images of some HDUs; ValueError if there is none for one of `hdus`."""
     if hdus is None:
         return images
@@ -132,7 +132,7 @@ def _among(images: list[_Image], hdus: Sequence[int | str] | None) -> list[_Imag
 
 
 def _metadata(
-    primary: _Image, images: Sequence[_Image], keys: Sequence[str], *, inherit: bool
+    primary: _Hdu, images: Sequence[_Hdu], keys: Sequence[str], *, inherit: bool
 ) -> list[dict[str, Value]]:
     return [
         _keywords(primary, image, keys, inherit=inherit)
@@ -164,7 +164,7 @@ also by SIP."""
 
 
 def _keywords(
-    primary: _Image, image: _Image, keys: Sequence[str], *, inherit: bool
+    primary: _Hdu, image: _Hdu, keys: Sequence[str], *, inherit: bool
 ) -> dict[str, Value]:
     """Return the values of keywords, inherited ones too (FITS Standard 4.0, appendix K)."""
     sources = [image]
@@ -185,13 +185,13 @@ def _keywords(
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenedImage(_Image):
+class _OpenedHdu(_Hdu):
     """One that astropy has opened."""
 
     header: fits.Header
 
     @classmethod
-    def of(cls, hdus: fits.HDUList, number: int) -> _OpenedImage:
+    def of(cls, hdus: fits.HDUList, number: int) -> _OpenedHdu:
         hdu = hdus[number]
         axes, bitpix = tuple(hdu.shape), hdu.header["BITPIX"]
         codec = str(getattr(hdu, "compression_type", ""))
@@ -218,7 +218,7 @@ _NAME, _VERSION = b"EXTNAME ", b"EXTVER  "
 
 
 @dataclass(frozen=True, slots=True)
-class _ParsedImage(_Image):
+class _ParsedHdu(_Hdu):
     """One whose header astropy reads without an objection."""
 
     cards: Cards
@@ -238,7 +238,7 @@ class _ParsedImage(_Image):
         return None if value == "" else value
 
 
-def _parsed(file: FitsFile, *, every: bool) -> tuple[_Image, list[_Image]]:
+def _parsed(file: FitsFile, *, every: bool) -> tuple[_Hdu, list[_Hdu]]:
     """Return the primary HDU of a file, and its images, or the wanted one.
 
     Raises
@@ -246,9 +246,9 @@ def _parsed(file: FitsFile, *, every: bool) -> tuple[_Image, list[_Image]]:
     NeedsAstropy
         If only astropy can read a header, or no such image is there.
     """
-    images: list[_Image] = []
+    images: list[_Hdu] = []
     for hdu in _hdus(file, every=every):
-        image = _parsed_image(hdu, is_last=hdu.extent.end >= file.place.nbytes)
+        image = _parsed_hdu(hdu, is_last=hdu.extent.end >= file.place.nbytes)
         if hdu.number == 0:
             primary = image
         if every and image.axes and 0 not in image.axes:
@@ -276,11 +276,11 @@ def _hdus(file: FitsFile, *, every: bool) -> Iterator[FoundHdu]:
         at, number = hdu.extent.end, number + 1
 
 
-def _parsed_image(hdu: FoundHdu, *, is_last: bool) -> _ParsedImage:
+def _parsed_hdu(hdu: FoundHdu, *, is_last: bool) -> _ParsedHdu:
     """Describe an HDU from its header. Raises NeedsAstropy where astropy may object to it."""
     number, extent, cards = hdu.number, hdu.extent, hdu.cards
     cards.check_names()
-    cards.value(cards.names[0])  # SIMPLE or XTENSION may have more behind it
+    cards.value(cards.names[0])  # SIMPLE or XTENSION may have more after it
     if _NAME in cards and not isinstance(cards.only_value(_NAME) or None, str):
         raise NeedsAstropy
     for name in _SUMS:  # which astropy parses to see whether they are there
@@ -292,18 +292,18 @@ def _parsed_image(hdu: FoundHdu, *, is_last: bool) -> _ParsedImage:
         raise NeedsAstropy
     if cards.is_table and extent.image:
         found = _table_image(cards)
-        return _ParsedImage(number, *found[:4], cards, is_table=True, has_name=found.has_name)
+        return _ParsedHdu(number, *found[:4], cards, is_table=True, has_name=found.has_name)
     if not extent.image and number > 0:
         # astropy takes a table of this name for an image, and more values of ZIMAGE for true.
         if extent.name == "PRIMARY" or b"ZIMAGE  " in cards:
             raise NeedsAstropy
-        return _ParsedImage(number, extent.name, (), 0, "", cards)
+        return _ParsedHdu(number, extent.name, (), 0, "", cards)
     if any(name in cards and not _is_number(cards.only_value(name)) for name in _SCALING):
         raise NeedsAstropy
     count = cards.integer(2, b"NAXIS   ")
     axes = [cards.integer(3 + n, f"NAXIS{n + 1:<3}".encode()) for n in range(count)]
     bitpix = cards.integer(1, b"BITPIX  ")
-    return _ParsedImage(number, extent.name, tuple(axes[::-1]), bitpix, "", cards)
+    return _ParsedHdu(number, extent.name, tuple(axes[::-1]), bitpix, "", cards)
 
 
 def _is_number(value: Value) -> bool:
@@ -328,7 +328,7 @@ _EACH_FILE = (b"ZHECKSUM", b"ZDATASUM", b"ZDITHER0")
 
 
 class _TableImage(NamedTuple):
-    """The image that a table holds, as astropy describes it; the fields are those of `_Image`."""
+    """The image that a table holds, as astropy describes it; the fields are those of `_Hdu`."""
 
     name: str
     axes: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Several images of each row, of one size, under one window: HDUs, planes, and files of its parts.
 
-`Hdu` says where an image of a row is, `ImageKind` what is the same in all rows, and `HdusReader`
+`Hdu` says where an image of a row is, `HduKind` what is the same in all rows, and `HdusReader`
 reads them.
 """
 
@@ -145,7 +145,7 @@ class Hdu:
 
 
 @dataclass(frozen=True)
-class ImageKind:
+class HduKind:
     """Properties that an image has in all rows."""
 
     dtype: str
@@ -156,7 +156,7 @@ class ImageKind:
     """Value of pixels outside it, see `Hdu`."""
 
     @classmethod
-    def of(cls, image: Hdu, dtype: str = "float32", planes: int = 1) -> ImageKind:
+    def of(cls, image: Hdu, dtype: str = "float32", planes: int = 1) -> HduKind:
         """Return that of an image, given what its file says where the settings do not."""
         if image.planes != "all":
             planes = len(image.planes) if isinstance(image.planes, tuple) else 1
@@ -217,7 +217,7 @@ class HdusReader:
     ----------
     images : mapping of str to Hdu
         The images by name; the first one is the image of the settings.
-    kinds : mapping of str to ImageKind
+    kinds : mapping of str to HduKind
         Of the other images.
     main : FitsReader
         Reader of the first image, of which only ``stored``, ``planes`` and ``num_planes`` count.
@@ -232,7 +232,7 @@ class HdusReader:
     """
 
     images: Mapping[str, Hdu] = field(hash=False)
-    kinds: Mapping[str, ImageKind] = field(hash=False)
+    kinds: Mapping[str, HduKind] = field(hash=False)
     main: FitsReader
     largest_tile: float = math.inf
     beside: Mapping[str, Beside] = field(default_factory=dict, hash=False)
@@ -296,14 +296,14 @@ class HdusReader:
         modules = tuple(name for peek in peeks for name in peek.modules)
         return replace(peeks[0], nbytes=sum(peek.nbytes for peek in peeks), modules=modules)
 
-    def kinds_of(self, row: Row) -> dict[str, ImageKind]:
+    def kinds_of(self, row: Row) -> dict[str, HduKind]:
         """Read the kind of each image from its header. Raises like `read`."""
-        kinds: dict[str, ImageKind] = {}
+        kinds: dict[str, HduKind] = {}
 
         def look(_: FitsFile, found: FitsImage, several: list[_Wanted]) -> int:
             for one in several:
                 image = self.images[one.name]
-                kinds[one.name] = ImageKind.of(image, dtype_of(found), found.shape.planes)
+                kinds[one.name] = HduKind.of(image, dtype_of(found), found.shape.planes)
             return 0
 
         self._visit(row, look)

@@ -50,7 +50,7 @@ from dali_pipelines.graph.ragged import padded
 from dali_pipelines.graph.transform import check_decoded, transform
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
 from readers.contract import Reader
-from readers.fits.multi_hdu import DTYPES, HdusReader, ImageKind
+from readers.fits.multi_hdu import DTYPES, HduKind, HdusReader
 from readers.sampling.geometry import Geometry
 
 GEOMETRIES: list[dict[str, Any]] = [
@@ -259,7 +259,7 @@ def test_a_stretch(dtype: str, planes: int) -> None:
 @pytest.mark.usefixtures("cupy")
 @pytest.mark.parametrize("options", GEOMETRIES, ids=str)
 def test_several_hdus(options: dict[str, Any]) -> None:
-    kinds = {dtype: ImageKind(dtype, planes) for planes, dtype in enumerate(DTYPES, 1)}
+    kinds = {dtype: HduKind(dtype, planes) for planes, dtype in enumerate(DTYPES, 1)}
     images = {"image": Hdu(), **{name: Hdu() for name in kinds}}
     decode = partial(decode_images, kinds=kinds, planes=1)
     made = graph(HdusReader(images, kinds, FitsReader()), decode, **options)

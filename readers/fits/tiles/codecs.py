@@ -186,7 +186,7 @@ class Plio(Codec):
     LETTER: ClassVar = "I"
 
     def least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes of a header and a word: all zeros behind the last word are left out."""
+        """Return the bytes of a header and a word: all zeros after the last word are left out."""
         return 0 * pixels + 8
 
     def read(self, tiles: CodedTiles, room: int) -> SentTiles:

@@ -43,7 +43,7 @@ _CODES = (
 """Bits that stand for each of the values 0 to 15."""
 
 PADDING = 4
-"""Words of zeros behind a stream: its end is checked after ten codes, and two words are loaded."""
+"""Words of zeros after a stream: its end is checked after ten codes, and two words are loaded."""
 
 
 def decode_tile(
@@ -200,7 +200,7 @@ def peek(words, at):  # type: ignore[no-untyped-def]
 
 @njit
 def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-def]
-    """Decode the next values into ``codes[nodes[:count]]``; return the bit behind, or -1.
+    """Decode the next values into ``codes[nodes[:count]]``; return the next bit, or -1.
 
     Two at a time, as each waits for the bits of the one before.
     """
@@ -226,7 +226,7 @@ def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-
 
 @njit
 def read_plain_codes(words, at, end, count, codes):  # type: ignore[no-untyped-def]
-    """Read values that are not Huffman-coded into ``codes[:count]``; return the bit behind, or -1.
+    """Read values that are not Huffman-coded into ``codes[:count]``; return the next bit, or -1.
 
     Sixteen at a time, in a loop that becomes vectors.
     """
@@ -270,7 +270,7 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
     words : ndarray, shape (words,), uint64
         The stream, and `PADDING` words.
     at, end : int64
-        Its next bit, and that behind its last.
+        Its next bit, and its end in bits.
     num_planes : int64
         Bits of the largest magnitude.
     rows, columns : int64
@@ -284,7 +284,7 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
     Returns
     -------
     int64
-        The bit behind, or -1 if the stream is damaged.
+        The next bit, or -1 if the stream is damaged.
     """
     size = halved(rows, 1) * halved(columns, 1)
     for part in range(4):
@@ -311,7 +311,7 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
 
 @njit
 def _read_tree(words, at, end, rows, columns, codes, nodes):  # type: ignore[no-untyped-def]
-    """Read a plane from the root down; return the bit behind, and which of `codes` holds it."""
+    """Read a plane from the root down; return the next bit, and which of `codes` holds it."""
     nodes[0] = last = 0
     at = read_codes(words, at, end, nodes, np.uint64(1), codes[0])
     above = np.int64(1)
@@ -379,7 +379,7 @@ def read_signs(words, at, end, scale, magnitudes, coefficients):  # type: ignore
     Returns
     -------
     int64
-        The bit behind, or -1 if the stream is damaged.
+        The next bit, or -1 if the stream is damaged.
     """
     rows, columns = coefficients.shape
     top, left = halved(rows, 1), halved(columns, 1)
@@ -433,7 +433,7 @@ def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
     pixels : ndarray, shape (rows, columns), of the same type
         Written.
     beyond : ndarray, shape (2, columns), of the same type
-        Zeros, and work space: stand for a row behind the last one, where their number is odd.
+        Zeros, and work space: stand for a row after the last one, where their number is odd.
     most : int64, optional
         Largest change of a coefficient by smoothing, which needs 64 bits; None for no smoothing.
     """

@@ -139,7 +139,7 @@ class TiledImage:
 
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
         """Return the first byte and the end of the data that a window may need."""
-        del window, planes  # tiles may lie in any order
+        del window, planes  # tiles may be in any order
         return self.table.start, self.table.data_end
 
     def payload_bytes(self, window: Window | None, planes: Sequence[int]) -> int:

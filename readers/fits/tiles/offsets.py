@@ -76,7 +76,7 @@ class TileOffsets:
 
     @classmethod
     def read(cls, image: TiledImage, place: Place, plane: int | None) -> TileOffsets | None:
-        """Read the table of an image, or of one plane; None if the tiles do not lie in order."""
+        """Read the table of an image, or of one plane; None if the tiles are not in order."""
         num_tiles = image.table.num_tiles
         first_plane = plane or 0
         if plane is not None:

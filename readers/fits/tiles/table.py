@@ -189,7 +189,7 @@ class FoundTiles(NamedTuple):
     """Bytes that were read: of the table, and of these."""
 
     def coded(self, place: Place) -> CodedTiles:
-        """Return those that their codec took, which lie in this place."""
+        """Return those that their codec took, which are in this place."""
         coded = self.is_coded
         return CodedTiles(
             place, self.offsets[coded], self.lengths[coded], lambda: self.shapes()[coded]

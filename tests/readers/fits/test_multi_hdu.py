@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from strategies import fractions
 
 from readers import FitsReader, Hdu, ReadError, Row, Sample, Window
-from readers.fits.multi_hdu import OFFSETS, STORED, HdusReader, ImageKind, suffix
+from readers.fits.multi_hdu import OFFSETS, STORED, HduKind, HdusReader, suffix
 from readers.testing import NUMBER, ReaderContract, refused
 
 RNG = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def check(reader: HdusReader, row: Row, expected: dict[str, NDArray[Any]], **whe
 class TestHdus(ReaderContract):
     @pytest.fixture
     def reader(self) -> HdusReader:
-        kinds = {"err": ImageKind("float32", 1), "dq": ImageKind("int16", 1)}
+        kinds = {"err": HduKind("float32", 1), "dq": HduKind("int16", 1)}
         return HdusReader({name: Hdu(hdu) for name, hdu in ALL.items()}, kinds, FitsReader())
 
     @pytest.fixture
@@ -128,7 +128,7 @@ class TestParts(TestHdus):
 
     @pytest.fixture
     def reader(self) -> HdusReader:
-        kinds = {"err": ImageKind("float32", 1), "dq": ImageKind("int16", 1)}
+        kinds = {"err": HduKind("float32", 1), "dq": HduKind("int16", 1)}
         images = {"image": Hdu(), "err": Hdu(relative=1), "dq": Hdu(part="mask", relative=2)}
         return HdusReader(images, kinds, FitsReader())
 
@@ -221,7 +221,7 @@ def test_type_that_a_header_means(tmp_path: Path, cards: dict[str, Any], dtype: 
         opened[1].header.update(cards)
     row = Row(NUMBER, str(tmp_path / "a.fits"))
     reader = reader_of(row, image=0, dq=1)
-    assert reader.kinds["dq"] == ImageKind(dtype, 1)
+    assert reader.kinds["dq"] == HduKind(dtype, 1)
     values = fits.getdata(row.path, 1)
     check(reader, row, {"image": SCI, "dq": values.astype(dtype)}, window=None)
 
