@@ -50,8 +50,8 @@ class PointingTable:
     span: tuple[str, str]
     """First T_START and last T_STOP, as written in the file."""
     columns: Columns = field(repr=False, compare=False)
-    """``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and a column
-    ``X0``, ``Y0``, ``IMSCALE``, ``INSTROT`` for each channel, slot after slot."""
+    """For each slot ``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and, for
+    each channel, its ``X0``, ``Y0``, ``IMSCALE`` and ``INSTROT``."""
     path: str = field(default="", repr=False, compare=False)
     """Where the file was."""
 
@@ -82,7 +82,7 @@ class PointingTable:
         columns = {"T_START": starts, "reach": np.maximum.accumulate(stops)}
         for name in names:
             values = [file.numbers(f"A_{name}_{quantity}") for quantity in _QUANTITIES]
-            columns[name.lstrip("0")] = np.stack(values, axis=1).reshape(-1)
+            columns[name.lstrip("0")] = np.stack(values, axis=1)
         return cls(
             name=file.name,
             sha256=file.sha256,
@@ -119,7 +119,7 @@ class PointingTable:
                 f"pointing table {self.name} has no slot for T_OBS {time}, it covers "
                 f"{self.span[0]} to {self.span[1]}, perhaps with gaps: use a newer table"
             )
-        values = self.columns.array(str(channel))[4 * slot : 4 * slot + 4]
+        values = self.columns.array(str(channel))[slot]
         for quantity, value in zip(_QUANTITIES, values, strict=True):
             if not np.isfinite(value):
                 raise ValueError(

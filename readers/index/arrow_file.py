@@ -1,27 +1,34 @@
-"""Index files that open at once, whatever their number of rows: Arrow IPC, memory-mapped.
+"""Arrow IPC files: those of Indexes, and temporary ones of columns for reader processes.
 
-An Index is checked once, when it is saved, and a note of this is stored with the first batch of
-rows. Only this module reads the note: a table that another program reads and writes again loses it
-and is checked like any other.
+An Index file opens at once, whatever its number of rows, as it is memory-mapped. The Index was
+checked when it was saved, and a note of this is stored with the first batch of rows. Only this
+module reads the note: a table that another program reads and writes again loses it and is checked
+like any other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from readers.index import schema
-from readers.index.lists.arrays import is_number
+from readers.index.columns import OTHER_PATH
+from readers.index.lists.arrays import are_plain, is_lists, lists_of
+from readers.index.mapped import Column, Kind, SharedFile
 from readers.index.paths.absolute import holds_paths
-from readers.index.shared_file import SharedFile
-from readers.index.stored import StoredLists, StoredNumbers, StoredStrings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from readers.index.columns import Values
 
 SUFFIX = ".arrow"
 
@@ -36,7 +43,7 @@ hold anything."""
 
 @dataclass(frozen=True, slots=True)
 class ArrowFile:
-    """An open Index file that `write` made."""
+    """An open file that `write` or `store` made."""
 
     table: pa.Table
     """Memory-mapped: only what is used is read."""
@@ -49,7 +56,7 @@ class ArrowFile:
 
     @classmethod
     def open(cls, path: str) -> ArrowFile | None:
-        """Open a file, in a time that does not depend on its size.
+        """Open an Index file, in a time that does not depend on its size.
 
         Returns
         -------
@@ -61,11 +68,8 @@ class ArrowFile:
         ValueError, KeyError, NotImplementedError, OSError
             If it is not an Arrow file, damaged or truncated; the OSError has no errno.
         """
-        import pyarrow as pa
-
         shared = SharedFile(open(path, "rb", buffering=0), os.path.abspath(path))  # noqa: SIM115
-        content = pa.memory_map(f"/proc/self/fd/{shared.fileno}").read_buffer()
-        reader = pa.ipc.open_file(content)
+        reader, address = _mapped(shared)
         if not reader.num_record_batches:
             return None
         _, metadata = reader.get_batch_with_custom_metadata(0)
@@ -80,62 +84,97 @@ class ArrowFile:
         if found != expected:
             raise ValueError(f"expected rows and columns {expected}, found {found}")
         digest = note["digest"] if version == _VERSION else None
-        return cls(table, digest, note["batch_rows"], shared, content.address)
+        return cls(table, digest, note["batch_rows"], shared, address)
 
-    def strings(self, name: str) -> StoredStrings:
-        """Return the position of a column of paths, or of bytes."""
-        chunks = [column.buffers() for column in self.table[name].chunks]
-        blobs = tuple((self._start(blob), blob.size if blob else 0) for _, _, blob in chunks)
-        offsets = tuple(self._start(offsets) for _, offsets, _ in chunks)
-        return StoredStrings(self.file, self.table.num_rows, self.batch_rows, offsets, blobs)
+    def column(self, name: str, dtype: str | None = None) -> Column:
+        """Return where a column of numbers, of large texts or bytes, or of large lists is.
 
-    def whole_numbers(self, name: str) -> StoredNumbers:
-        """Return the position of a column of HDUs, planes, offsets or lengths, -1 for none."""
-        return self._numbers(name, np.dtype(np.int64))
-
-    def numbers(self, name: str) -> StoredNumbers | None:
-        """Return the position of a numeric column; None if `schema.numbers` must convert it."""
+        Values are of the type of the column, or of `dtype` if its bits are those of others.
+        """
         import pyarrow as pa
 
-        column = self.table[name]
-        if column.type in (pa.float32(), pa.float64()):
-            return self._numbers(name, np.dtype(column.type.to_pandas_dtype()))
-        if column.null_count:
-            return None
-        if pa.types.is_integer(column.type):
-            return self._numbers(name, np.dtype(column.type.to_pandas_dtype()))
-        if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-            return self._numbers(name, np.dtype(np.int64))
-        return None
-
-    def lists(self, name: str) -> StoredLists | None:
-        """Return the position of a column of lists; None if `lists_of` must convert it."""
-        import pyarrow as pa
-
-        column = self.table[name]
-        kind = column.type.value_type
-        width = kind.list_size if pa.types.is_fixed_size_list(kind) else None
-        number = kind.value_type if width else kind
-        if not pa.types.is_large_list(column.type) or not is_number(number) or column.null_count:
-            return None
-        chunks, offsets, values = column.chunks, [], []
-        for chunk in chunks:
-            buffers, flat = chunk.buffers(), chunk.values
-            if flat.null_count or (width and flat.flatten().null_count):
-                return None
-            offsets.append(self._start(buffers[1]))
-            values.append((self._start(buffers[-1]), len(flat)))
-        places = tuple(offsets), tuple(values)
-        dtype = np.dtype(number.to_pandas_dtype()).str
-        return StoredLists(self.file, dtype, width, self.table.num_rows, self.batch_rows, *places)
-
-    def _numbers(self, name: str, dtype: np.dtype[Any]) -> StoredNumbers:
-        starts = tuple(self._start(column.buffers()[1]) for column in self.table[name].chunks)
-        return StoredNumbers(self.file, dtype.str, self.table.num_rows, self.batch_rows, starts)
+        chunks, kind = self.table[name].chunks, self.table[name].type
+        buffers = [chunk.buffers() for chunk in chunks]
+        starts = [self._start(each[-1]) for each in buffers]
+        if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+            own: Kind = "text" if pa.types.is_large_string(kind) else "bytes"
+            dtype, counts = "|u1", [each[2].size if each[2] else 0 for each in buffers]
+        elif pa.types.is_large_list(kind):
+            own, dtype = "lists", _dtype_of(kind.value_type)
+            counts = [len(chunk.values) for chunk in chunks]
+        else:
+            own, dtype = "numbers", dtype or _dtype_of(kind)
+            counts = [len(chunk) for chunk in chunks]
+        offsets = [-1 if own == "numbers" else self._start(each[1]) for each in buffers]
+        batches = tuple(zip(offsets, starts, counts, strict=True))
+        return Column(self.file, own, dtype, self.table.num_rows, self.batch_rows, batches)
 
     def _start(self, buffer: pa.Buffer | None) -> int:
         # An empty buffer may have any address.
         return buffer.address - self.address if buffer else 0
+
+
+def _mapped(file: SharedFile) -> tuple[pa.ipc.RecordBatchFileReader, int]:
+    """Return what reads a mapped file, and the address of its first byte."""
+    import pyarrow as pa
+
+    content = pa.memory_map(f"/proc/self/fd/{file.fileno}").read_buffer()
+    return pa.ipc.open_file(content), content.address
+
+
+def _dtype_of(kind: pa.DataType) -> str:
+    """Return NumPy's name of a type of numbers, or of lists of a fixed length of them."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        return f"({kind.list_size},){_dtype_of(kind.value_type)}"
+    return np.dtype(np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype()).str
+
+
+def store(columns: Mapping[str, Values]) -> dict[str, Column]:
+    """Write columns of equal length into a temporary file without a name.
+
+    It disappears with the last process that has it open, however that ends.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        Of NumPy any numbers, shape (rows,) or (rows, ...); of PyArrow as `ArrowFile.column`.
+
+    Raises
+    ------
+    OSError
+        If there is no room; it names the folder.
+    """
+    import pyarrow as pa
+
+    dtypes = {
+        name: f"{column.shape[1:]}{column.dtype.str}" if column.ndim > 1 else column.dtype.str
+        for name, column in columns.items()
+        if isinstance(column, np.ndarray)
+    }
+    table = pa.table({name: _bits(one) if name in dtypes else one for name, one in columns.items()})
+    try:
+        file = tempfile.TemporaryFile(prefix="dali-pipelines-")  # noqa: SIM115
+        batch_rows = _write_batches(table, file)
+        file.flush()
+    except OSError as error:
+        where = f"the folder of temporary files, TMPDIR={tempfile.gettempdir()}"
+        raise OSError(error.errno, error.strerror, where) from error
+    shared = SharedFile(file)
+    reader, address = _mapped(shared)
+    stored = ArrowFile(reader.read_all(), None, batch_rows, shared, address)
+    return {name: stored.column(name, dtypes.get(name)) for name in columns}
+
+
+def _bits(numbers: NDArray[Any]) -> pa.Array:
+    """Return numbers as unsigned ones of the same bits, of a row together."""
+    import pyarrow as pa
+
+    flat = np.ascontiguousarray(numbers).reshape(-1).view(f"u{numbers.dtype.itemsize}")
+    if numbers.ndim == 1:
+        return pa.array(flat)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat), math.prod(numbers.shape[1:]))
 
 
 def read(path: str) -> pa.Table:
@@ -163,7 +202,6 @@ def write(table: pa.Table, path: str, digest: str) -> None:
     """
     import pyarrow as pa
 
-    batch_rows = max(1, _BATCH_BYTES * table.num_rows // table.nbytes)
     table = table.unify_dictionaries()  # a file has only one dictionary for each column
     kinds = {True: pa.large_string(), False: pa.int64()}
     located = {
@@ -182,23 +220,43 @@ def write(table: pa.Table, path: str, digest: str) -> None:
     note = {
         "version": _VERSION,
         "num_rows": table.num_rows,
-        "columns": _columns(stored.empty_table()),
-        "batch_rows": batch_rows,
+        "columns": _columns(stored),
         "digest": digest,
     }
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, stored) as writer:
+    with pa.OSFile(path, "wb") as file:
+        _write_batches(table, file, stored, note)
+
+
+def _write_batches(
+    table: pa.Table,
+    file: IO[bytes] | pa.NativeFile,
+    stored: pa.Schema | None = None,
+    note: dict[str, Any] | None = None,
+) -> int:
+    """Write a table, cast to a schema, with a note; return the rows of a batch."""
+    import pyarrow as pa
+
+    stored = stored or table.schema
+    batch_rows = max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes))
+    with pa.ipc.new_file(file, stored) as writer:
         for start in range(0, table.num_rows, batch_rows):
             rows = table.slice(start, batch_rows)
-            columns = [_stored(rows[field.name], field) for field in stored]
-            batch = pa.record_batch(columns, schema=stored)
-            writer.write_batch(batch, None if start else {_NOTE: json.dumps(note)})
+            columns = [_filled(rows[field.name], field) for field in stored]
+            noted = None
+            if note and not start:
+                noted = {_NOTE: json.dumps(note | {"batch_rows": batch_rows})}
+            writer.write_batch(pa.record_batch(columns, schema=stored), noted)
+    return batch_rows
 
 
-def _columns(table: pa.Table) -> list[list[str]]:
-    return [[field.name, str(field.type)] for field in table.schema]
+def _columns(table: pa.Table | pa.Schema) -> list[list[str]]:
+    """Return names and types of columns."""
+    fields = table.schema if hasattr(table, "schema") else table
+    return [[field.name, str(field.type)] for field in fields]
 
 
-def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    """Return a column in one piece, whose values under nulls are what readers take for null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -215,3 +273,94 @@ def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
     filled, present = array.fill_null(fillers[field.type]), pc.is_valid(array)
     buffers = [present.buffers()[1], *filled.buffers()[1:]]
     return pa.Array.from_buffers(field.type, len(array), buffers, array.null_count, filled.offset)
+
+
+def reader_columns(
+    table: pa.Table,
+    file: ArrowFile | None,
+    names: Iterable[str],
+    parts: Iterable[str],
+    notes: Iterable[str],
+    targets: Iterable[str],
+) -> dict[str, Values | Column]:
+    """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
+
+    If the table is mapped from a file, those that are there as readers take them are not copied.
+    """
+    known = schema.part_names(table)
+    for part in parts:
+        if part not in known:
+            raise KeyError(
+                f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
+                "samples of several files by Index.group, or dali-pipelines index --group"
+            )
+    takes = _Takes(table, file)
+    columns: dict[str, Values | Column] = {}
+    for name, is_text in schema.file_columns(table, parts):
+        columns[name] = takes.cast(name, "large_string" if is_text else "int64")
+        columns |= takes.versions(name) if is_text else {}
+    for name in names:
+        schema.check_column(table, name)
+        if name not in columns or schema.holds_text(table[name]):
+            columns[name] = takes.numbers(name)
+    for name in notes:
+        kind = table.schema.field(name).type
+        if not schema.is_binary(kind):
+            raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+        columns[name] = takes.cast(name, "large_binary")
+    for name in targets:
+        if name not in columns:
+            schema.check_column(table, name)
+            columns[name] = takes.any(name)
+        for span in schema.span_columns(table, name):
+            columns[span] = takes.cast(span, "int64")
+        if name.endswith(OTHER_PATH):
+            columns |= takes.versions(name)
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Takes:
+    """Columns of a table as readers take them: where its file has them as such, or converted."""
+
+    table: pa.Table
+    file: ArrowFile | None
+
+    def cast(self, name: str, kind: str) -> Values | Column:
+        """Return a column of text, bytes or int64; null is told by the value below it."""
+        column = self.table[name]
+        if self.file and column.type == kind:
+            return self.file.column(name)
+        return column.cast(kind)
+
+    def versions(self, path: str) -> dict[str, Values | Column]:
+        """Return the columns of ETag and length for one of paths, if there are both."""
+        etag, nbytes = schema.version_columns(path)
+        if not schema.holds_versions(self.table, etag, nbytes):
+            return {}
+        return {etag: self.cast(etag, "large_string"), nbytes: self.cast(nbytes, "int64")}
+
+    def numbers(self, name: str) -> Values | Column:
+        """Return a column for a tensor; TypeError as of `schema.numbers`."""
+        import pyarrow as pa
+
+        column = self.table[name]
+        is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+        is_ns = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+        is_whole = is_ns or pa.types.is_integer(column.type)
+        if self.file and (is_float or (is_whole and not column.null_count)):
+            return self.file.column(name)
+        return schema.numbers(name, column)
+
+    def any(self, name: str) -> Values | Column:
+        """Return a column for a target."""
+        import pyarrow as pa
+
+        column = self.table[name]
+        if schema.holds_text(column):
+            return self.cast(name, "large_string")
+        if not is_lists(column.type):
+            return self.numbers(name)
+        if self.file and pa.types.is_large_list(column.type) and are_plain(column):
+            return self.file.column(name)
+        return lists_of(name, column)

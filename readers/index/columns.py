@@ -1,31 +1,28 @@
-"""Columns of the Index in reader processes: read from a shared file, row by row, without a copy.
+"""Columns of the Index in reader processes: mapped from Arrow files, which all of them share.
 
-If the Index file is an Arrow file (see `readers.index.arrow_file`), that is the file. Otherwise the
-owner writes each column once into a temporary file without a name, which disappears however the
-processes end. Pickles hold only the positions of the columns.
+A column of an ``.arrow`` file that holds it as readers take it stays there. Others are written once
+into a temporary file without a name, which disappears however the processes end. Pickles hold only
+the positions of the columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Row
-from readers.index.stored import (
-    Column,
-    Stored,
-    StoredLists,
-    StoredNumbers,
-    StoredStrings,
-    Strings,
-    store,
-)
+from readers.index.mapped import Column
 from readers.places.contract import Place
 from readers.places.opener import LOCAL, Places
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray
 
 PART = "path_"
 """Prefix of columns that hold the paths of a part, for samples of several files."""
@@ -44,29 +41,30 @@ class Columns:
 
     Parameters
     ----------
-    columns : mapping of str to ndarray, Strings, Lists, or where they are stored
-        The owner's columns; those not stored are written into a temporary file. ``path`` is
+    columns : mapping of str to ndarray, pyarrow.Array, or Column
+        Numbers, shape (rows,) or (rows, ...), of NumPy; large_string, large_binary or large_list of
+        PyArrow; or where a column is stored. Others are written into a temporary file. ``path`` is
         needed. Optional are ``hdu``, ``plane``, ``offset`` and ``nbytes`` (int64, -1 for none), and
         ``path_{part}`` (text, empty if the part is missing) with ``hdu_{part}`` and so on.
     notes : sequence of str
         Columns that rows pass on to their Reader, as `Row.notes`.
     """
 
-    def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
-        new = {name: found for name, found in columns.items() if not isinstance(found, Stored)}
-        stored = {name: found for name, found in columns.items() if isinstance(found, Stored)}
-        self._stored = stored | (store(new) if new else {})
+    def __init__(self, columns: Mapping[str, Values | Column], notes: Sequence[str] = ()) -> None:
+        new = {name: found for name, found in columns.items() if not isinstance(found, Column)}
+        stored = {name: found for name, found in columns.items() if isinstance(found, Column)}
+        if new:
+            from readers.index.arrow_file import store  # not in reader processes
+
+            stored |= store(new)
+        self._columns = stored
         self._parts = tuple(
             name.removeprefix(PART)
-            for name, column in columns.items()
-            if isinstance(column, Strings | StoredStrings) and name.startswith(PART)
+            for name, column in self._columns.items()
+            if column.kind == "text" and name.startswith(PART)
         )
         self._notes = tuple(notes)
         self.places = LOCAL
-        self._arrays: dict[str, NDArray[Any]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_arrays": {}}
 
     def with_places(self, places: Places) -> Columns:
         """Return the same columns, whose rows find their files by `places`."""
@@ -75,24 +73,16 @@ class Columns:
         return found
 
     def __len__(self) -> int:
-        return self._stored["path"].num_rows
+        return self._columns["path"].num_rows
 
     def array(self, name: str) -> NDArray[Any]:
         """Return a whole numeric column, shape (len,) or (len, ...), read-only.
 
         It is a view of the file, or a copy if the file has several batches of rows.
         """
-        if name not in self._arrays:
-            column = self._numbers(name)
-            counts = [column.batch_rows] * len(column.starts)
-            counts[-1] = column.num_rows - sum(counts[:-1])
-            batches = [
-                column.file.view(column.dtype, start, count)
-                for start, count in zip(column.starts, counts, strict=True)
-            ]
-            self._arrays[name] = batches[0] if len(batches) == 1 else np.concatenate(batches)
-            self._arrays[name].flags.writeable = False
-        return self._arrays[name]
+        found = self._numbers(name).array
+        found.flags.writeable = False
+        return found
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the type of a row of a numeric column; of several numbers a subarray type."""
@@ -107,34 +97,36 @@ class Columns:
             If its file cannot be read, or was written to since it was opened.
         """
         column = self._numbers(name)
-        found = column.value(row)
+        column.file.check_length()
+        found: np.generic | NDArray[Any] = column.value(row)
         column.file.check()
         return found
 
     def text(self, name: str, row: int) -> str:
         """Return one value of a column of text. Raises like `value`."""
-        column = self._strings(name)
+        column = self._texts(name)
+        column.file.check_length()
         found = column.text(row)
         column.file.check()
         return found
 
     def get(self, name: str, row: int) -> str | np.generic | NDArray[Any]:
         """Return one value: text, a number, or a list as an array. Raises like `value`."""
-        column = self._stored[name]
+        column = self._columns[name]
+        column.file.check_length()
         found: str | np.generic | NDArray[Any]
-        if isinstance(column, StoredLists):
-            found = column.array(row)
-        else:
-            found = column.text(row) if isinstance(column, StoredStrings) else column.value(row)
+        found = column.text(row) if column.kind == "text" else column.value(row)
         column.file.check()
         return found
 
     def row(self, number: int) -> Row:
         """Return a row for a Reader. Raises like `value`."""
+        file = self._columns["path"].file
+        file.check_length()
         parts = {part: self._part(number, part) for part in self._parts}
-        notes = {name: self._strings(name).raw(number) for name in self._notes}
+        notes = {name: self._columns[name].value(number) for name in self._notes}
         row = self._located(number, "", parts=parts, notes=notes)
-        self._stored["path"].file.check()
+        file.check()
         return row
 
     def place(self, name: str, row: int) -> Place | None:
@@ -161,7 +153,7 @@ class Columns:
         etag, file_bytes = self._version(number, f"{ETAG}{suffix}", f"{FILE_BYTES}{suffix}")
         return Row(
             number,
-            self._strings(f"path{suffix}").text(number),
+            self._texts(f"path{suffix}").text(number),
             hdu,
             plane=plane,
             offset=offset,
@@ -174,21 +166,21 @@ class Columns:
 
     def _version(self, number: int, etag: str, nbytes: str) -> tuple[str | None, int | None]:
         """Return ETag and length of the object of a row, if there are such columns."""
-        text = self._strings(etag).text(number) if etag in self._stored else None
+        text = self._texts(etag).text(number) if etag in self._columns else None
         return text, self._whole(number, nbytes)
 
     def _whole(self, number: int, name: str) -> int | None:
-        found = int(self._numbers(name).value(number)) if name in self._stored else -1
+        found = int(self._numbers(name).value(number)) if name in self._columns else -1
         return None if found < 0 else found
 
-    def _numbers(self, name: str) -> StoredNumbers:
-        column = self._stored[name]
-        if not isinstance(column, StoredNumbers):
+    def _numbers(self, name: str) -> Column:
+        column = self._columns[name]
+        if column.kind != "numbers":
             raise TypeError(f"column {name!r} is not numeric")
         return column
 
-    def _strings(self, name: str) -> StoredStrings:
-        column = self._stored[name]
-        if not isinstance(column, StoredStrings):
+    def _texts(self, name: str) -> Column:
+        column = self._columns[name]
+        if column.kind != "text":
             raise TypeError(f"column {name!r} is not text")
         return column

@@ -20,7 +20,6 @@ from readers.index.columns import (
     OTHER_PATH,
     PART,
 )
-from readers.index.stored import Strings
 from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def part_names(table: pa.Table) -> tuple[str, ...]:
 def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Yield the columns that locate the files of a row and some parts, and whether each is text.
 
-    Paths are text; the others are whole numbers, see `readers.index.columns.LOCATING`.
+    Paths are text; the others are whole numbers, see `LOCATING`.
     """
     known = set(table.column_names)
     for suffix in _suffixes(parts):
@@ -123,10 +122,14 @@ def digest(table: pa.Table, *, whole_paths: bool = False) -> str:
     for name, is_text in file_columns(table, sorted(part_names(table))):
         sha256.update(name.encode())
         if is_text:
-            for offsets in _running(_texts(table[name], skip)):
-                sha256.update(offsets.data)
-            for text in _texts(table[name], skip):
-                sha256.update(text.blob.data)
+            stop = np.zeros(1, np.int64)
+            sha256.update(stop.data)
+            for offsets, _ in _texts(table[name], skip):
+                running = offsets[1:] + stop
+                sha256.update(running.data)
+                stop = running[-1:]
+            for _, blob in _texts(table[name], skip):
+                sha256.update(blob.data)
         else:
             for chunk in table[name].chunks:
                 sha256.update(whole_numbers(chunk).data)
@@ -178,23 +181,18 @@ def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, kind)
 
 
-def strings(column: pa.ChunkedArray) -> Strings:
-    """Return a column of text, or of bytes; null becomes empty."""
-    texts = [*_texts(column)]
-    if len(texts) == 1:
-        return texts[0]
-    offsets = np.concatenate([*_running(texts)])
-    return Strings(offsets, np.concatenate([text.blob for text in texts]))
+def _texts(
+    column: pa.ChunkedArray, skip: int = 0
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+    """Yield the chunks of a column of text, without the first bytes of each text; null is empty.
 
-
-def _texts(column: pa.ChunkedArray, skip: int = 0) -> Iterator[Strings]:
-    """Yield the chunks of a column of text, or of bytes, without the first bytes of each."""
+    They are n + 1 offsets, and the UTF-8 of all texts.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind, empty = (pa.large_string(), "") if holds_text(column) else (pa.large_binary(), b"")
     for chunk in column.chunks:
-        text = chunk.cast(kind).fill_null(empty)
+        text = chunk.cast(pa.large_string()).fill_null("")
         if skip:
             # binary_slice would be natural, but fails on short values.
             text = pc.binary_replace_slice(text.cast(pa.large_binary()), 0, skip, b"")
@@ -202,17 +200,7 @@ def _texts(column: pa.ChunkedArray, skip: int = 0) -> Iterator[Strings]:
         stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
         data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
         if len(text):  # an empty chunk may have no offsets
-            yield Strings(stops - stops[0], data[stops[0] : stops[-1]])
-
-
-def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
-    """Yield the offsets of concatenated texts: a single 0, then the end of each text."""
-    stop = 0
-    yield np.zeros(1, np.int64)
-    for text in texts:
-        offsets = text.offsets[1:] + stop
-        stop = int(offsets[-1])
-        yield offsets
+            yield stops - stops[0], data[stops[0] : stops[-1]]
 
 
 def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:

@@ -19,7 +19,6 @@ from readers.index.columns import SPAN, Columns
 from readers.index.containers.methods import IndexContainers
 from readers.index.grouping.groups import Grouping, Missing
 from readers.index.paths.absolute import absolute
-from readers.index.reader_columns import reader_columns
 from readers.index.rows.methods import IndexRows
 from readers.index.rows.weights import RunningWeights, running_weights
 from readers.index.scan import SUFFIXES as SUFFIXES
@@ -283,7 +282,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         present = tuple(name for name in notes if name in known)
         wanted = tuple(names), tuple(parts), present, tuple(targets)
         if (columns := self._shared.get(wanted)) is None:
-            found = reader_columns(self.table, self._file, *wanted)
+            found = arrow_file.reader_columns(self.table, self._file, *wanted)
             columns = self._shared[wanted] = Columns(found, present)
         return columns
 

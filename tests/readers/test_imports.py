@@ -2,12 +2,11 @@ import json
 import pickle
 from collections.abc import Callable
 
-import numpy as np
+import pyarrow as pa
 import pytest
 
 import readers
 from readers import Columns, FitsReader, Order, Schedule, Shard, Source
-from readers.index.stored import Strings
 
 HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba", "scipy", "sunpy"]
 
@@ -56,7 +55,7 @@ def test_a_module_imports_no_more_than_it_needs(
 
 def test_a_source_brings_only_its_reader(fresh_python: Callable[..., bytes]) -> None:
     source = Source(
-        columns=Columns({"path": Strings(np.array([0, 2]), np.frombuffer(b"/a", np.uint8))}),
+        columns=Columns({"path": pa.array(["/a"], pa.large_string())}),
         reader=FitsReader(),
         schedule=Schedule(num_rows=1, shard=Shard(), batch_size=1),
         order=Order(1),

@@ -39,7 +39,6 @@ from readers import (
     Window,
 )
 from readers.contract import Peek, Reader, Row, Sample
-from readers.index.stored import Strings
 
 ROWS = 23
 TAILS = get_args(Tail)
@@ -47,10 +46,8 @@ TAILS = get_args(Tail)
 
 def columns(num_rows: int = ROWS) -> Columns:
     texts = [f"/row/{number:03}" for number in range(num_rows)]
-    offsets = np.arange(num_rows + 1) * len(texts[0])
     label = np.arange(num_rows, dtype="i2") * 10
-    blob = np.frombuffer("".join(texts).encode(), np.uint8)
-    return Columns({"path": Strings(offsets, blob), "label": label})
+    return Columns({"path": pa.array(texts, pa.large_string()), "label": label})
 
 
 COLUMNS = columns()

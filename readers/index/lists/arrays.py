@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.stored import Lists
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -73,8 +71,23 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
     return max(widths, default=1) if is_lists(item) else None
 
 
-def lists_of(name: str, column: pa.ChunkedArray) -> Lists:
-    """Return a column of lists of numbers, or of lists of lists of equally many; null is empty.
+def are_plain(column: pa.ChunkedArray) -> bool:
+    """Return whether lists hold numbers, or lists of a fixed length of them, and no null."""
+    import pyarrow as pa
+
+    item = column.type.value_type
+    number = item.value_type if pa.types.is_fixed_size_list(item) else item
+    if not is_number(number) or column.null_count:
+        return False
+    values = [chunk.values for chunk in column.chunks]
+    return not any(
+        each.null_count or (each.flatten().null_count if number is not item else 0)
+        for each in values
+    )
+
+
+def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
+    """Return a column of lists of numbers, or of lists of k numbers, without null, which is empty.
 
     Raises
     ------
@@ -102,8 +115,10 @@ def lists_of(name: str, column: pa.ChunkedArray) -> Lists:
     if not is_number(items.type) or items.null_count:
         found = f"{items.null_count} nulls in them" if items.null_count else str(column.type)
         raise TypeError(f"column {name!r} must hold lists of numbers, got {found}")
-    values = np.ascontiguousarray(items.to_numpy())
-    return Lists(offsets, values if width is None else values.reshape(-1, width or 1))
+    values = pa.array(np.ascontiguousarray(items.to_numpy()))
+    if width is not None:
+        values = pa.FixedSizeListArray.from_arrays(values, width or 1)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
 def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any] | Sequence[Any]]]:

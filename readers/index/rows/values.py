@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from readers.index import schema
 from readers.index.lists.arrays import holds_numbers, is_lists, lists_of, width_of
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from readers.index.shared_file import SharedFile
+    from readers.index.mapped import SharedFile
 
 
 class RowValues:
@@ -84,5 +86,7 @@ class RowValues:
         return [column[row].as_py() for row in rows]
 
     def _array(self, name: str, one: pa.ChunkedArray) -> NDArray[Any]:
-        values, width = lists_of(name, one).values.copy(), self._widths[name]
-        return values if width is None else values.reshape(-1, width)
+        items, width = lists_of(name, one).values, self._widths[name]
+        if width is None:
+            return np.array(items)
+        return np.array(items.flatten()).reshape(-1, width)

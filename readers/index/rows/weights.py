@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
-from readers.index.stored import store
+from readers.index.arrow_file import store
 from readers.messages import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from readers.index.stored import StoredNumbers
-
-_BLOCK = 4096
-"""Sums that a search reads, 32 kB. The last sum of each block is in memory: 0.2 MB for a hundred
-million rows."""
 
 
 class RunningWeights:
@@ -36,9 +30,7 @@ class RunningWeights:
         _, exponent = np.frexp(weights.max())
         # A power of two changes no ratio, and no sum overflows.
         sums = np.cumsum(np.ldexp(weights, -exponent))
-        ends = np.arange(_BLOCK - 1, len(sums) + _BLOCK - 1, _BLOCK)
-        self._ends = sums[np.minimum(ends, len(sums) - 1)]
-        self._sums = cast("StoredNumbers", store({"sums": sums})["sums"])
+        self._sums = store({"sums": sums})["sums"]
 
     def __len__(self) -> int:
         return self._sums.num_rows
@@ -50,25 +42,15 @@ class RunningWeights:
         ----------
         share : float
             In [0, 1), with 53 bits at most: so times the sum of all weights it is below that sum.
-
-        Raises
-        ------
-        ReadError
-            If the file cannot be read.
         """
-        wanted = share * self._ends[-1]
-        start = int(np.searchsorted(self._ends, wanted, side="right")) * _BLOCK
-        sums = self._sums.values(start, min(start + _BLOCK, len(self)))
+        sums = self._sums.array
         # The first sum above: of a row of weight 0 it is that of the row before.
-        return start + int(np.searchsorted(sums, wanted, side="right"))
+        return int(np.searchsorted(sums, share * sums[-1], side="right"))
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the sums: with another one, other rows are drawn."""
-        sha256 = hashlib.sha256()
-        for start in range(0, len(self), _BLOCK):
-            sha256.update(self._sums.values(start, min(start + _BLOCK, len(self))).data)
-        return sha256.hexdigest()
+        return hashlib.sha256(self._sums.array.data).hexdigest()
 
 
 def running_weights(table: pa.Table, name: str) -> RunningWeights:

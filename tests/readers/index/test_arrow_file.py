@@ -142,7 +142,7 @@ def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_loading_checks_and_copies_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("checked", "digest", "strings", "whole_numbers", "numbers"):
+    for name in ("checked", "digest", "numbers"):
         monkeypatch.setattr(schema, name, None)
     monkeypatch.setattr(sources, "absolute", None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to

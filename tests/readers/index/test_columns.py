@@ -19,15 +19,12 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from readers import Columns, Index, Order, Row, Schedule, Shard, Source
-from readers.index.stored import Strings
 
 logger = logging.getLogger(__name__)
 
 
 def strings(texts: list[str]) -> Any:
-    encoded = [text.encode() for text in texts]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    return Strings(offsets, np.frombuffer(b"".join(encoded), np.uint8))
+    return pa.array(texts, pa.large_string())
 
 
 @given(st.lists(st.text(), max_size=20), st.sampled_from(["?", "i1", "i8", "u8", "f2", "f8"]))

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from astropy.io import fits
 from astropy.io.fits.hdu.compressed import _codecs
@@ -23,7 +24,6 @@ from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.reader import FitsReader
 from readers.index.columns import Columns
-from readers.index.stored import Strings
 from readers.index.table import Index
 from readers.places.failures import ChangedError, NoAnswerError, StorageError
 from readers.places.opener import Places
@@ -166,10 +166,8 @@ class _Silent:
 
 def test_no_neighbour_is_asked_for_where_nobody_answers() -> None:
     paths = [f"s3://bucket/{number:03}" for number in range(100)]
-    offsets = np.arange(0, 1500 + 1, 15, dtype=np.int64)
-    blob = np.frombuffer("".join(paths).encode(), np.uint8)
     source = Source(
-        columns=Columns({"path": Strings(offsets, blob)}),
+        columns=Columns({"path": pa.array(paths, pa.large_string())}),
         reader=_Silent(),  # type: ignore[arg-type]
         schedule=Schedule(num_rows=100, shard=Shard(0, 1), batch_size=4, tail="partial"),
         order=Order(100, 0, False),

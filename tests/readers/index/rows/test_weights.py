@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers import Index, ReadError, WeightedOrder
+from readers import Index, WeightedOrder
 from readers.index.rows.weights import RunningWeights
 
 
@@ -36,17 +35,13 @@ def test_the_row_at_a_share(weights: list[int], exponent: int, numerator: int) -
     assert before <= wanted < before + (weights[found] << 53)
 
 
-def test_rows_of_many_blocks() -> None:
-    """As np.searchsorted over all sums: at the borders of blocks, and between them."""
+def test_no_row_without_weight_is_drawn() -> None:
     weights = np.random.default_rng(0).integers(0, 4, 3 * 4096 + 5).astype(np.float64)
     sums, running = np.cumsum(weights), RunningWeights(weights)
-    for row in (0, 1, 4094, 4095, 4096, 4097, 8191, 8192, 12287, 12288, len(weights) - 1):
+    for row in np.flatnonzero(weights)[::500]:
         share = math.floor((sums[row] - weights[row] / 2) / sums[-1] * 2**53) * 2.0**-53
-        expected = np.searchsorted(sums, share * sums[-1], side="right")
-        assert running.row(share) == expected
-        assert weights[expected] > 0
-    last = np.flatnonzero(weights)[-1]
-    assert running.row(1 - 2.0**-53) == last
+        assert running.row(share) == row
+    assert running.row(1 - 2.0**-53) == np.flatnonzero(weights)[-1]
 
 
 @pytest.mark.parametrize("size", [1, 4096, 4097])
@@ -118,17 +113,20 @@ def test_users_share_one_file() -> None:
 
 
 def test_other_processes_draw_the_same() -> None:
-    """From the same file, in little memory: 8 bytes a row would be 160 MB."""
+    """From the same file, with little memory of their own: 8 bytes a row would be 160 MB."""
     running = RunningWeights(np.random.default_rng(0).random(20_000_000))
     order = WeightedOrder(running, 7)
     program = (
-        "import pickle, resource, sys\n"
+        "import pickle, sys\n"
+        "def own_kb():\n"
+        "    with open('/proc/self/smaps_rollup') as file:\n"
+        "        sizes = dict(line.split()[:2] for line in file.read().splitlines()[1:])\n"
+        "    return int(sizes['Anonymous:'])\n"
         "order = pickle.load(sys.stdin.buffer)\n"
         "order.row(0, 0)\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = own_kb()\n"
         "print([order.row(1, position) for position in range(5000)])\n"
-        "more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before\n"
-        "assert more < 20_000, more\n"
+        "assert own_kb() - before < 20_000\n"
     )
     pickled = pickle.dumps(order)
     assert len(pickled) < 50_000
@@ -136,14 +134,3 @@ def test_other_processes_draw_the_same() -> None:
         [sys.executable, "-c", program], input=pickled, capture_output=True, check=True
     )
     assert found.stdout.decode().strip() == str([order.row(1, p) for p in range(5000)])
-
-
-def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = RunningWeights(np.ones(3))
-
-    def pread(*_: int) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "pread", pread)
-    with pytest.raises(ReadError, match="Input/output error"):
-        running.row(0.5)
