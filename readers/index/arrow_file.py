@@ -193,7 +193,7 @@ def read(path: str) -> pa.Table:
     return table
 
 
-def write(table: pa.Table, path: str, digest: str) -> None:
+def write(table: pa.Table, path: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
     Paths become large_string, bytes large_binary, lists large_list, HDUs and planes int64. The
@@ -221,7 +221,7 @@ def write(table: pa.Table, path: str, digest: str) -> None:
         "version": _VERSION,
         "num_rows": table.num_rows,
         "columns": _columns(stored),
-        "digest": digest,
+        "digest": schema.digest(table),
     }
     with pa.OSFile(path, "wb") as file:
         _write_batches(table, file, stored, note)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
+from readers.index.scan import find_files
 from readers.messages import printable
 
 if TYPE_CHECKING:
@@ -57,14 +58,15 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
     return labels
 
 
-def class_table(root: str, paths: Sequence[str], classes: Iterable[str] | None) -> pa.Table:
-    """Return the table of the files in one folder for each class below `root`.
+def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | None) -> pa.Table:
+    """Return the table of the files in one folder for each class below `root`, an absolute path.
 
     Raises ValueError if a file is beside the folders, and like `labels_of`. Without `classes`, a
     warning names the folders that are none, as they have no file.
     """
     import pyarrow as pa
 
+    paths = list(find_files(root, suffixes))
     if loose := [path for path in paths if os.path.dirname(path) == root]:
         raise ValueError(
             f"{root}: expected one subfolder for each class, but {loose[0]} is beside them"

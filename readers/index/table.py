@@ -1,36 +1,55 @@
 """The Index: an immutable table of samples, one row for each.
 
-Parquet or Arrow on disk, Arrow in memory. Functions import pyarrow when they need it, to keep it
-out of the reader processes, which see the table as `readers.index.columns.Columns`.
+Parquet or Arrow on disk, Arrow in memory. What its methods do is in modules beside this one, as
+functions of tables. They import pyarrow when they need it, to keep it out of the reader processes,
+which see the table as `readers.index.columns.Columns`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
-from readers.index import arrow_file, schema
-from readers.index.catalogue.methods import IndexCutouts
+from readers.index import schema
+from readers.index.arrow_file import ArrowFile, reader_columns
+from readers.index.catalogue.cutouts import Cutouts, cutout_table
+from readers.index.catalogue.nearest import with_nearest
+from readers.index.catalogue.tables import Catalogue, Objects
+from readers.index.classes import category_ids_of, class_table, classes_of
 from readers.index.columns import SPAN, Columns
-from readers.index.containers.methods import IndexContainers
+from readers.index.containers.kinds import LMDB, RecordIO, Tar, TFRecord
+from readers.index.containers.tables import Data, containers_table, tfrecords_table
+from readers.index.grouping.frames import Frames, frames_of
 from readers.index.grouping.groups import Grouping, Missing
-from readers.index.paths.absolute import absolute
-from readers.index.rows.methods import IndexRows
+from readers.index.index_file import INDEX_SUFFIXES as INDEX_SUFFIXES
+from readers.index.index_file import read_index_file, write_index_file
+from readers.index.lists.coco import coco_table
+from readers.index.paths.absolute import absolute, moved, whole
+from readers.index.rows.choosing import plane_rows, selected
+from readers.index.rows.joining import joined, replaced
+from readers.index.rows.splitting import TimeBlocks, split_rows
+from readers.index.rows.values import RowValues
 from readers.index.rows.weights import RunningWeights, running_weights
+from readers.index.rows.where import matching
+from readers.index.rows.windows import window_rows, window_size_of
+from readers.index.scan import ALL_SUFFIXES, folder_of
 from readers.index.scan import SUFFIXES as SUFFIXES
-from readers.index.scan import folder_of
-from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
-from readers.places.opener import LOCAL
+from readers.index.sources import csv_table, path_table, scanned_table
+from readers.index.versions import with_versions
+from readers.places.opener import LOCAL, Places
+from readers.places.storage import Storage
+from readers.sampling.row_window import Outside
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from astropy.units import Quantity
+    from numpy.typing import ArrayLike
 
 
-class Index(IndexContainers, IndexCutouts, IndexRows):
+class Index:
     """A table with a column ``path`` and any others.
 
     Parameters
@@ -50,53 +69,70 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
     ValueError
         If the table has no rows or no column ``path``, a path is missing, or ``hdu`` or ``plane``
         has other values than integers.
+
+    Notes
+    -----
+    Of containers (`from_tar` and so on) each image makes a row, in the order of the files, then of
+    the images in them. Columns ``path``, ``offset`` and ``nbytes`` locate its bytes, so that any
+    Reader reads it, windows too; ``file_bytes`` and ``etag`` are those of the container, and if it
+    is changed its rows are rejected.
     """
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.table}  # a copy in memory, which needs no file
+    table: pa.Table
+    _file: ArrowFile | None = None
+    """The Index file, if the table is mapped from one."""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the Index, all or nothing: as Parquet, or as Arrow IPC.
+    def __init__(self, table: pa.Table) -> None:
+        self.table = schema.checked(table)
 
-        Parquet is compact. Arrow takes as much room as the table, 68 bytes per row for paths of 60
-        characters, but opens at once even with a hundred million rows, and the reader processes
-        share the file on disk, see `load`. It holds absolute paths: relative ones are resolved
-        against its folder. For an archive that is moved, see `moved`.
+    # ---- What it holds ---------------------------------------------------------------------------
 
-        Parameters
-        ----------
-        path : path
-            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises. A link stays, and what
-            it leads to is written.
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their labels; () if the Index has none.
 
-        Raises
-        ------
-        ValueError
-            If it has another suffix.
-        OSError
-            If it cannot be written, e.g. because the disk is full; an existing file is kept.
+        They are stored in the metadata of the table, and so in an Index file.
         """
-        name = os.fspath(path)
-        if not name.endswith(INDEX_SUFFIXES):
-            raise ValueError(f"an Index file must end in {' or '.join(INDEX_SUFFIXES)}, got {name}")
-        target = os.path.realpath(name)
-        partial = f"{target}.part{os.getpid()}"
-        try:
-            if name.endswith(arrow_file.SUFFIX):
-                table = absolute(self.table, folder_of(name))
-                digest = self.digest if table is self.table else schema.digest(table)
-                arrow_file.write(table, partial, digest)
-            else:
-                import pyarrow.parquet as pq
+        return classes_of(self.table)
 
-                pq.write_table(self.table, partial)
-            os.replace(partial, target)
-        except OSError as error:  # may lack the file's name, e.g. on a full disk
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise OSError(error.errno, reason, name) from error
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(partial)
+    @property
+    def category_ids(self) -> tuple[int, ...]:
+        """Ids of `classes` in the COCO file of `from_coco`, in the order of their labels; else ().
+
+        ``index.category_ids[label]`` is the category_id for COCO's evaluation.
+        """
+        return category_ids_of(self.table)
+
+    @property
+    def window_size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels of the windows that `cutouts` or `each_window` made, else None.
+
+        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values.
+        """
+        return window_size_of(self.table)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts, if a sample consists of several files."""
+        return schema.part_names(self.table)
+
+    @property
+    def frames(self) -> Frames:
+        """Its `channels` and `offsets`, and the parts that these make."""
+        return frames_of(self.table)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels of samples of several files; () for one channel without a name."""
+        return self.frames.channels
+
+    @property
+    def offsets(self) -> tuple[str, ...]:
+        """Times of the frames of a sequence minus that of their sample, e.g. ``-24min``; else ().
+
+        They are stored like `classes`, with the `channels`.
+        """
+        return self.frames.offsets
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -132,6 +168,643 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         """Rows of a mapped Index, as the reader processes see them."""
         return self.columns()
 
+    # ---- From files ------------------------------------------------------------------------------
+
+    @classmethod
+    def scan(
+        cls,
+        data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        suffixes: Sequence[str] = ALL_SUFFIXES,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make or load an Index from a folder, a glob, a list of paths or a file that lists them.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
+            subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
+            (``.csv``), or an iterable of files, folders and globs, whose order is kept. Files of a
+            folder or glob are sorted; of a folder the log counts other suffixes and hidden names
+            (``.a.jpg``), which are left out. Or a URL, ``s3://bucket/prefix`` or ``gs://``: all
+            objects below it, or a glob; ``https://``: one object. ``{0..9}`` stands for all these
+            numbers. Of tars the samples make the rows, see `from_tar`; of
+            a folder or prefix, if there are no other files of these suffixes.
+        suffixes : sequence of str
+            Suffixes to search a folder for, in lower case, with the dot.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``path``; of objects also ``file_bytes`` and ``etag``, their lengths and versions:
+            an object that is another one when it is read is rejected. Listings have them; of each
+            URL of a list or catalogue the first byte is requested, see
+            `with_versions`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file or folder, or no file matches. Of several paths, those that end
+            in one of `suffixes` are looked for when they are read.
+        OSError
+            If the objects cannot be listed, or those of all URLs not be read.
+        ValueError
+            If objects of such a URL cannot be read, or it holds a password; or among several paths
+            is one of an Index file, a catalogue or a tar, or a URL of a prefix.
+        """
+        storage = storage or Storage()
+        if isinstance(data, str | os.PathLike) and os.path.isfile(data):
+            if os.fspath(data).endswith(INDEX_SUFFIXES):
+                return cls.load(data)
+            if os.fspath(data).endswith(".csv"):
+                return cls.from_csv(data).with_versions(storage)
+        return cls(scanned_table(data, tuple(suffixes), Places(storage)))
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
+        """Make an Index with one row per path, in the given order; paths are made absolute.
+
+        No request is made: of URLs, `with_versions` notes the versions.
+
+        Raises
+        ------
+        ValueError
+            If one is not UTF-8, or a URL of which no objects can be read.
+        """
+        return cls(path_table(whole(os.fspath(path)) for path in paths))
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a CSV catalogue with a header line and a column ``path``.
+
+        Relative paths are relative to the catalogue's folder. No request is made: of URLs,
+        `with_versions` notes the versions.
+
+        Raises
+        ------
+        ValueError
+            If it is no such file, or has no rows. It names the file and the line.
+
+        Notes
+        -----
+        Columns have the types that PyArrow infers, but numbers that would lose something stay text:
+        a column in which an integer has leading zeros (``007``), or would be another as a float, as
+        beyond int64.
+        """
+        return cls._of_file(csv_table(path), path)
+
+    @classmethod
+    def from_class_folders(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        classes: Sequence[str] | Index | None = None,
+        suffixes: Sequence[str] = SUFFIXES["jpeg"],
+    ) -> Self:
+        """Make an Index of a folder with one subfolder for each class, like ImageNet.
+
+        Parameters
+        ----------
+        folder : path
+            The folder.
+        classes : sequence of str, or Index, optional
+            Names of all classes in the order of their labels, or the Index of the training files,
+            to keep the labels if a folder lacks a class. By default the sorted names of the
+            subfolders that have files; a warning names the others.
+        suffixes : sequence of str
+            Suffixes to search for, in lower case, with the dot.
+
+        Returns
+        -------
+        Index
+            With ``label`` (int64, number of the class in `classes`) and ``class_name``; all names
+            are its `classes`.
+
+        Raises
+        ------
+        ValueError
+            If a class folder is not among `classes`, or a file is beside the folders.
+        """
+        if isinstance(classes, Index):
+            if not classes.classes:
+                raise ValueError(
+                    f"classes={classes!r} has no class names: make it by Index.from_class_folders, "
+                    "or dali-pipelines index --class_folders"
+                )
+            classes = classes.classes
+        return cls(class_table(os.path.abspath(folder), tuple(suffixes), classes))
+
+    @classmethod
+    def from_coco(cls, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> Self:
+        """Make an Index of images with boxes, from an annotation file of COCO (instances).
+
+        Parameters
+        ----------
+        images : path
+            Folder of the images; ``file_name`` is relative to it.
+        annotations : path
+            The JSON file, such as ``instances_train2017.json``.
+
+        Returns
+        -------
+        Index
+            One row for each image, in the order of the file, also for those without boxes. With
+            ``image_id``; ``boxes``, a list of x1, y1, x2, y2 in pixels, float64; and ``labels``, a
+            list of int64: places of the categories, in the order of their ids, from 0 on. Their
+            names are its `classes`, their ids its `category_ids`. ``boxes_size`` is the height and
+            width of the image in the file, null without them. The columns are for
+            `readers.targets.boxes.Boxes`, which rejects images of another size.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the file, the folder or an image is missing.
+        ValueError
+            If it is no such file, two images have one id or one file, or an annotation is of an
+            unknown image or category, or has no bbox of four finite numbers, or an image has one of
+            height and width alone, or makes no sense of them. It names the entry.
+
+        Notes
+        -----
+        Boxes of crowds (``iscrowd``) and those without area are left out; the log counts them.
+        Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. by
+        pycocotools, and name these in a column for `readers.targets.mask.Mask`. Two files number
+        the same categories alike, whichever of them have boxes.
+        """
+        return cls(coco_table(os.fspath(images), os.fspath(annotations)))
+
+    @classmethod
+    def from_tar(
+        cls, data: Data, *, image: str | None = None, storage: Storage | None = None
+    ) -> Self:
+        """Make an Index of the samples in tar files, as WebDataset packs them.
+
+        `scan` does the same for a ``.tar``, a glob or list of them, or a folder of them.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A tar, a glob, a folder, paths, or URLs of tars or of a prefix; ``{0000..0999}`` stands
+            for all these numbers.
+        image : str, optional
+            Extension of the image of a sample, e.g. ``"left.jpg"``; by default the first suffix of
+            `readers.index.scan.SUFFIXES` that one of its members has as its extension.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``key`` (text). Members with equal names up to the first dot of their base name
+            are a sample; what follows is their extension. Short texts (``.cls``, ``.id``, ``.txt``
+            and so on, at most 64 KiB) become columns with the name of their extension: int64 if all
+            are integers, else text. Of ``.json`` each field becomes a column, e.g. ``json_width``;
+            fields that hold lists or objects stay JSON, as text. Other images become columns for
+            `readers.targets.mask.Mask`, e.g. ``seg_png_path``, ``seg_png_offset`` and
+            ``seg_png_nbytes`` of members ``.seg.png``. What a sample lacks is null.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If none of the files can be read, or no sample has an image. A file cannot be read if it
+            is not a tar, is compressed, has sparse members or two of one name, or a stale ``.idx``;
+            beside others it is left out, and the log names it.
+
+        Notes
+        -----
+        If no member of a tar has the suffix of an image as its whole extension, the names have dots
+        of their own, like those of AIA: then each image is a sample, and members with the same name
+        up to the suffix belong to it.
+
+        Where wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place
+        of the headers of the tar, after some of these have been compared. The log counts what is
+        left out: samples without an image, those with a text that is not UTF-8 or not JSON, what
+        is behind the damage of a tar, and members that are neither images nor texts. Links to
+        other members are samples or columns like these; the log counts those to what is not in the
+        tar.
+        """
+        return cls(containers_table(Tar(image), data, Places(storage or Storage())))
+
+    @classmethod
+    def from_tfrecord(
+        cls,
+        data: Data,
+        *,
+        image: str = TFRecord.image,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make an Index of the images in TFRecord files of ``tf.train.Example`` messages.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A file, a glob, a folder (searched for ``.tfrecord``, ``.tfrecords`` and ``.tfrec``), or
+            paths; ``{0000..0999}`` stands for all these numbers.
+        image : str
+            Feature that holds the encoded image.
+        columns : sequence of str, or mapping of str to str, optional
+            Features that become columns, by default all others. A mapping gives them other names.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``key``, the number of the record in its file. Features with one value become
+            numbers or text, others lists; features that hold an image, or bytes that are no text,
+            become e.g. ``mask_path``, ``mask_offset`` and ``mask_nbytes``. What a record lacks is
+            null.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        KeyError
+            If no record has a feature of `columns`.
+        ModuleNotFoundError
+            If google-crc32c is missing: install ``dali-pipelines[containers]``.
+        ValueError
+            If a file is compressed or of another kind, or no record has the image.
+
+        Notes
+        -----
+        Files are read whole, and the checksums of their records are compared; ``.idx`` files are
+        not needed. The log counts records without the image, those that are damaged or no Example,
+        and files that are cut off or damaged so that no more records are found: all are left out.
+        """
+        return cls(tfrecords_table(image, columns, data, Places(storage or Storage())))
+
+    @classmethod
+    def from_recordio(cls, data: Data, *, storage: Storage | None = None) -> Self:
+        """Make an Index of the images in RecordIO files, as MXNet's im2rec packs them.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A file, a glob, a folder (searched for ``.rec``), or paths.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``label``: int64 if all are integers, else floats; lists if a record has several.
+            ``key`` is the id of the record. If there is a file with the suffix ``.idx`` beside it,
+            rows are in its order, and ``key`` is what it says.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If a file is of another kind, or its ``.idx`` lists other records.
+
+        Notes
+        -----
+        Records that hold the four bytes that separate records are stored in parts; they are left
+        out, and the log counts them. So are damaged records, and what is behind the damage of a
+        file where no more records can be found.
+        """
+        return cls(containers_table(RecordIO(), data, Places(storage or Storage())))
+
+    @classmethod
+    def from_lmdb(cls, data: Data, *, storage: Storage | None = None) -> Self:
+        """Make an Index of the images in LMDB files: encoded, or in Caffe's Datum messages.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A folder with ``data.mdb``, a file, a glob, or paths.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            In the order of the keys, with ``key`` (text), and ``label`` (int64) of a Datum.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If a file is damaged, cut off or being written to, has several databases or several
+            values of a key, or its Datums hold pixels that are not encoded.
+
+        Notes
+        -----
+        Rows are spans of the file, so neither this nor reading needs the library lmdb, locks or a
+        size of the map. The log counts values that are no images. After a write to the file its
+        rows are rejected: make the Index again.
+        """
+        return cls(containers_table(LMDB(), data, Places(storage or Storage())))
+
+    @classmethod
+    def cutouts(
+        cls,
+        images: Index | str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        catalogue: Catalogue,
+        size: int | Sequence[int],
+        *,
+        x: str = Cutouts.x,
+        y: str = Cutouts.y,
+        ra: str = Cutouts.ra,
+        dec: str = Cutouts.dec,
+        origin: int = Cutouts.origin,
+        outside: Outside = Cutouts.outside,
+        subpixel: bool = Cutouts.subpixel,
+        columns: Sequence[str] | Mapping[str, str] | None = Cutouts.columns,
+        hdus: int | str | Sequence[int | str] | None = Cutouts.hdus,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make an Index with a row for each object of a catalogue on each image that shows it.
+
+        Its columns ``y`` and ``x`` hold the first row and column of a window with the object in the
+        middle; ``window="row"`` cuts there, with ``crop=size``.
+
+        Parameters
+        ----------
+        images : Index, or what `scan` takes
+            The images, a row for each. Without a column ``hdu``, the first image of each file, or
+            those of `hdus`.
+        catalogue : path, astropy Table or pyarrow Table
+            A row for each object. Files are CSV, ECSV, Parquet, FITS tables or VOTables. It has
+            pixels (`x` and `y`) or positions on the sky (`ra` and `dec`); of both, those whose
+            names are given, else the pixels if it is clear of which image. A column ``path`` names
+            the image of each object by its path (relative to the catalogue) or base name, and
+            ``hdu`` the number of the HDU, which adds rows for these HDUs to `images` without such a
+            column. Without ``path``, pixels are those of the only image, and positions are looked
+            for on all images.
+        size : int or sequence of int
+            (height, width) of the windows in pixels, or one number for both.
+        x, y : str
+            Columns of pixels along rows and columns of the image.
+        ra, dec : str
+            Columns of positions in ICRS, in degrees, or in the unit of the column. FITS tables
+            cannot say hourangle: set the unit in an astropy Table.
+        origin : {0, 1}
+            Number of the first pixel's middle in columns `x` and `y`: 1 as in FITS and SExtractor.
+        outside : {"reject", "fill", "shift"}
+            At edges, keep objects whose window is wholly inside the image; or those whose window
+            overlaps it, though the object may be beside it; or those that are on it. ``y`` and
+            ``x`` are not moved: give the same `outside` to the pipeline, or ``"fill"`` for those of
+            ``"shift"``.
+        subpixel : bool
+            Let windows begin at fractions of a pixel, so that the object is exactly in the middle:
+            ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64 and
+            begin where `astropy.nddata.Cutout2D` does.
+        columns : sequence of str, or mapping of str to str, optional
+            Columns of the catalogue to keep, by default all but ``path`` and ``hdu``. A mapping
+            gives them other names. By default ``x`` and ``y`` are kept as ``catalogue_x`` and
+            ``catalogue_y``.
+        hdus : int, str or sequence of these, optional
+            HDUs of each file of `images` without a column ``hdu``: numbers, and EXTNAMEs with ``*``
+            for any characters, e.g. ``"SCI*"`` for mosaics. All HDUs of a name are taken. Files
+            that lack one, or are cut off, are left out.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            By image, then by object: the columns of `images`, ``y``, ``x``, those of the catalogue,
+            and ``catalogue_row``, counted from 0.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such catalogue or image.
+        KeyError
+            If the catalogue lacks a column; it lists those that exist.
+        TypeError
+            If it is not a table, or a column to keep is of a kind that an Index cannot hold.
+        ValueError
+            If no row is left, positions are no numbers, a column would be there twice, or names of
+            images are ambiguous.
+
+        Notes
+        -----
+        The log counts, in one warning, objects that make no row, because they have no position
+        (null, NaN, or a declination beyond 90 degrees), are on no image or too near to an edge; and
+        images that cannot be read or have no sky coordinates.
+
+        Sky coordinates (WCS) of an image are those of astropy, with its distortions, for each
+        object within a circle around the image. Headers are read from all images for positions on
+        the sky; for pixels, only without columns ``height`` and ``width``.
+        """
+        settings = Cutouts(
+            size=size,
+            x=x,
+            y=y,
+            ra=ra,
+            dec=dec,
+            origin=origin,
+            outside=outside,
+            subpixel=subpixel,
+            columns=columns,
+            hdus=hdus,
+        )
+        index = images if isinstance(images, Index) else cls.scan(images, storage=storage)
+        return cls(cutout_table(index.table, Objects(catalogue), settings, storage or Storage()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an Index file.
+
+        Parameters
+        ----------
+        path : path
+            A file written by `save`; or any Parquet file, or Arrow IPC file with the suffix
+            ``.arrow``, whose table is an Index. Relative paths in it are relative to its folder.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or its table is not an Index.
+
+        Notes
+        -----
+        An ``.arrow`` file written by `save` opens at once, whatever its number of rows: it is
+        memory-mapped. While the Index is in use the file may be deleted or replaced by renaming,
+        but not written to in place: reading a row then raises ReadError.
+        """
+        found = read_index_file(path)
+        if not isinstance(found, ArrowFile):
+            return cls._of_file(found, path)
+        index = cls.__new__(cls)  # checked when it was saved
+        index.table, index._file = found.table, found
+        return index
+
+    @classmethod
+    def _of_file(cls, table: pa.Table, path: str | os.PathLike[str]) -> Self:
+        """Make an Index of the table of a file, in which relative paths are relative to it."""
+        try:
+            return cls(absolute(table, folder_of(path)))
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the Index, all or nothing: as Parquet, or as Arrow IPC.
+
+        Parquet is compact. Arrow takes as much room as the table, 68 bytes per row for paths of 60
+        characters, but opens at once even with a hundred million rows, and the reader processes
+        share the file on disk, see `load`. It holds absolute paths: relative ones are resolved
+        against its folder. For an archive that is moved, see `moved`.
+
+        Parameters
+        ----------
+        path : path
+            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises. A link stays, and what
+            it leads to is written.
+
+        Raises
+        ------
+        ValueError
+            If it has another suffix.
+        OSError
+            If it cannot be written, e.g. because the disk is full; an existing file is kept.
+        """
+        write_index_file(self.table, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"table": self.table}  # a copy in memory, which needs no file
+
+    # ---- From other Indexes ----------------------------------------------------------------------
+
+    def select(self, rows: ArrayLike) -> Self:
+        """Return an Index of some rows, in the given order.
+
+        Parameters
+        ----------
+        rows : array_like, shape (k,) of int, or (len,) of bool
+            Row numbers, counted from 0, or a mask.
+
+        Raises
+        ------
+        IndexError
+            If there is no row of a number; negative numbers do not count from the end.
+        TypeError
+            If they are neither row numbers nor a mask.
+        ValueError
+            If a mask has another shape, or no row is chosen.
+        """
+        return type(self)(selected(self.table, rows))
+
+    def where(self, condition: str) -> Self:
+        """Return an Index of the rows for which a condition is true, in order.
+
+        Parameters
+        ----------
+        condition : str
+            SQL expression on the columns, in DuckDB's dialect, e.g. ``"wavelnth = 171 AND exptime >
+            1.9"``. Names of columns are those of the Index, in any case, or keywords as FITS spells
+            them in double quotes, as ``"DATE-OBS"`` for ``date_obs``. It cannot reach anything but
+            the table. A row for which it is null, e.g. because a value is missing, is left out.
+            NaN is a missing value, too: ``flux IS NULL`` finds it. Dates and times without a time
+            zone are in UTC.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If DuckDB is not installed; it is in the extra ``cli``.
+        TypeError
+            If the condition is not text, but e.g. a mask.
+        ValueError
+            If it is not such an expression, is neither true nor false, no row matches, or names of
+            columns differ only in case. Or if it uses what may give other rows each time: a sample,
+            a function such as ``random`` or ``today``, or a table function.
+        """
+        rows = matching(self.table, condition)
+        if not len(rows):
+            raise ValueError(f"where {condition!r} matches none of {len(self)} rows")
+        return self.select(rows)
+
+    def split(
+        self, fractions: Mapping[str, float], *, by: str | TimeBlocks | None = None, seed: int = 0
+    ) -> dict[str, Self]:
+        """Return an Index for each part, e.g. for training, validation and test.
+
+        The part of a row depends on its value of `by` alone: it stays when files are added, removed
+        or put into another order. Rows that share the value are in one part.
+
+        Parameters
+        ----------
+        fractions : mapping of str to float
+            Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. They are
+            expected values: the more different values, the closer the parts come.
+        by : str or TimeBlocks, optional
+            Column of text, bytes, integers, bools or times, e.g. that of the patient or the night,
+            whose rows must stay together. Or blocks of time, see `TimeBlocks`; rows in their gaps
+            are in no part, and the log counts them. By default ``key`` for samples in containers,
+            else ``path``. Parts are not stratified: a small one may lack a class.
+        seed : int
+            In [0, 2**64): each gives another split.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        TypeError
+            If the column holds something else.
+        ValueError
+            If the fractions do not add up to 1, a value is null, or a part would get no row.
+
+        Notes
+        -----
+        The hash is 64-bit BLAKE2b of the value in UTF-8, big-endian, with the seed as little-endian
+        salt. Integers are written in decimal, bools as 0 and 1, times in nanoseconds since 1970. A
+        part gets the hashes in its share of [0, 2**64), in the order of the fractions. By ``path``
+        a part depends on the whole path: an archive that was moved splits differently.
+
+        Blocks of time 10 n to 10 n + 9 are run n. Its hashes lie in different tenths of [0, 2**64),
+        in a random order, and those of runs 2 n and 2 n + 1 in different twentieths, so that each
+        run has nearly the wanted fractions. Let h(n) be ``mix(n * 0x9e3779b97f4a7c15 + start)`` of
+        SplitMix64, where start is the hash of no bytes, and r the rank of h(block) in its run. Then
+        the half of the tenth is ``half = (mix(h(run // 2) + r) + run) % 2``, and the hash
+        ``(2 * r + half) * (2**64 // 20) + h(block) % 2**32 * (2**32 // 20)``.
+        """
+        parts = split_rows(self.table, fractions, by, seed)
+        return {name: self.select(rows) for name, rows in parts.items()}
+
+    @classmethod
+    def concat(cls, indexes: Iterable[Index], *, fill: bool = False) -> Self:
+        """Return an Index of the rows of several, one after the other.
+
+        Rows that are in several of them are repeated. Numbers of different types are promoted: to
+        int64, or, if one is floating, to float64.
+
+        Parameters
+        ----------
+        indexes : iterable of Index
+            At least one.
+        fill : bool
+            Fill columns that some of them lack with null, rather than raise an error.
+
+        Raises
+        ------
+        TypeError
+            If one is not an Index.
+        ValueError
+            If there is none, they have different columns (without `fill`), types of a column do not
+            go together, their labels number different classes, or their samples have other
+            `offsets`.
+        """
+        if not isinstance(indexes, Iterable):
+            raise TypeError(
+                f"concat takes a sequence of Indexes, as [first, second], got {indexes!r}"
+            )
+        several = list(indexes)
+        for index in several:
+            if not isinstance(index, Index):
+                raise TypeError(f"concat takes a sequence of Indexes, got a {type(index).__name__}")
+        return cls(joined([index.table for index in several], fill=fill))
+
     def group(
         self,
         channels: Sequence[Any] | None = None,
@@ -142,7 +815,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         missing: Missing = Grouping.missing,
         cadence: float | str | Quantity | None = Grouping.cadence,
         offsets: Sequence[float | str | Quantity] | None = Grouping.offsets,
-    ) -> Index:
+    ) -> Self:
         """Group files that are close in time into samples with one file for each channel.
 
         With `offsets` a sample has such files at several times, a sequence of frames.
@@ -222,7 +895,208 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         )
         samples, dropped = grouping.apply(self.table)
         dropped.log()
-        return Index(samples)
+        return type(self)(samples)
+
+    def each_plane(self, planes: Iterable[int]) -> Self:
+        """Return an Index with one row for each plane of each row, row after row.
+
+        Parameters
+        ----------
+        planes : iterable of int
+            Plane numbers from 0 on, e.g. ``range(5)`` for the first five. Whether the files have
+            them is not checked; ``dali-pipelines index --planes all`` does check.
+
+        Raises
+        ------
+        ValueError
+            If no number is given or one is negative, the Index already has planes, or its rows are
+            samples of several files.
+        """
+        return type(self)(plane_rows(self.table, planes))
+
+    def each_window(
+        self,
+        crop: int | Sequence[int],
+        image: Sequence[int] | Sequence[str],
+        *,
+        stride: int | Sequence[int] | None = None,
+    ) -> Self:
+        """Return an Index with one row for each window of a grid over each image.
+
+        Its columns ``y`` and ``x`` hold the first row and column of each window; ``window="row"``
+        cuts there. Windows that are no further apart than their size cover the whole image: the
+        last ones along an axis end at its end, so that they overlap with those before if the grid
+        does not fit.
+
+        Parameters
+        ----------
+        crop : int or sequence of int
+            (height, width) of the windows in pixels, or one number for both.
+        image : sequence of int or str
+            (height, width) of all images in pixels, or the names of two columns that hold them,
+            e.g. ``("height", "width")``.
+        stride : int or sequence of int, optional
+            Pixels from one window to the next along rows and columns; by default those of the crop.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        ValueError
+            If an image is smaller than the crop, these are no sizes, or the Index has a column
+            ``y`` or ``x``.
+        """
+        return type(self)(window_rows(self.table, crop, image, stride))
+
+    def moved(self, old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Self:
+        """Return an Index of the same files in another folder, to which they were moved or copied.
+
+        Parameters
+        ----------
+        old, new : path
+            Folders, or URLs such as ``s3://bucket/archive``. Paths below `old` become those below
+            `new`, also of parts and in columns such as ``mask_path``; others stay.
+
+        Returns
+        -------
+        Index
+            With the same `digest`, if all its files were below `old`: a saved state goes on. That
+            the files are there, and are the same, is not checked. At a URL their ``etag`` and
+            ``file_bytes`` are null, until `with_versions` notes them.
+
+        Raises
+        ------
+        ValueError
+            If no path is below `old`, one of both is empty, or `new` is a URL of which no objects
+            can be read.
+        """
+        return type(self)(moved(self.table, os.fspath(old), os.fspath(new)))
+
+    def with_column(self, name: str, values: ArrayLike | Sequence[Any] | pa.Array) -> Self:
+        """Return an Index with one more column, or with other values in a column that it has.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column. Those of files (``path``, ``hdu``, ...) have a meaning, see `Index`.
+        values : array_like or pyarrow.Array, shape (len,)
+            Numbers, bools, text, bytes or times; None, NaT, what a Series of pandas lacks, or what
+            a masked array of NumPy or astropy masks, for null. Or an array of shape (len, k), k
+            numbers for each row. Or for each row a list of numbers, or an array of shape (n, k),
+            such as n boxes of k = 4; [] is no boxes. Of a Quantity the unit is not kept.
+
+        Raises
+        ------
+        TypeError
+            If the name is not text.
+        ValueError
+            If they are not one value for each row, all of one type, or the name is empty.
+
+        Notes
+        -----
+        New values of ``label`` or ``labels`` number other classes: the Index loses its `classes`.
+        With other ``y`` or ``x`` it loses its `window_size`, so that any crop fits them.
+        """
+        return type(self)(replaced(self.table, name, values))
+
+    def with_nearest(
+        self,
+        catalogue: Catalogue,
+        tolerance: float | str | Quantity,
+        *,
+        time: str = "t_obs",
+        catalogue_time: str = "time",
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return an Index with columns of a table: for each row, of that nearest to it in time.
+
+        For labels that come with times of their own, such as fluxes of GOES.
+
+        Parameters
+        ----------
+        catalogue : path, astropy Table or pyarrow Table
+            A row for each time, in any order. Files are CSV, ECSV, Parquet, FITS tables or
+            VOTables.
+        tolerance : float, str or Quantity
+            How far a row of the table may be from the time of an image at most, in seconds or as
+            ``"12 min"``.
+        time : str
+            Column of times of the Index; that of `group` is ``time``.
+        catalogue_time : str
+            Column of times of the table, in UTC; astropy's Time is converted to it. Text is ISO
+            8601 in UTC, or ends with ``_TAI``; empty text is not a time. A leap second counts as
+            the second after it. Columns of FITS tables are times as astropy writes them, in pairs
+            of Julian dates; numbers that count from MJDREF are not.
+        columns : sequence of str, or mapping of str to str, optional
+            Columns of the table to take, by default all but its times. A mapping gives them other
+            names. Without one ``y`` and ``x`` are taken as ``catalogue_y`` and ``catalogue_x``, as
+            those of an Index are corners of windows.
+
+        Returns
+        -------
+        Index
+            The same rows. A row without a time, or without one of the table near enough, has null.
+            Of two that are equally near it has the earlier one.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        KeyError
+            If there is no such column; it lists those that exist.
+        TypeError
+            If a column does not hold times, or one to take is of a kind that an Index cannot hold.
+        ValueError
+            If the tolerance is not a duration, a column would be there twice, or say what rows read
+            (``hdu``, ``plane``, text in ``path_...``), or a time of the table is none, or not from
+            1678 to 2261.
+
+        Notes
+        -----
+        The log counts the rows that have none.
+        """
+        return type(self)(
+            with_nearest(
+                self.table,
+                Objects(catalogue),
+                tolerance,
+                time=time,
+                object_time=catalogue_time,
+                columns=columns,
+            )
+        )
+
+    def with_versions(self, storage: Storage | None = None) -> Self:
+        """Return the Index with the ETags and lengths of remote objects that it has none of.
+
+        `scan` and functions that read the objects, such as `with_tiles`,
+        do so; `from_csv` and `from_paths` make no request. From then on an object that is another
+        one when it is read is rejected, and a cache keeps its bytes for the next run.
+
+        Parameters
+        ----------
+        storage : Storage, optional
+            How they are requested: the first byte of each, ``storage.concurrency`` at once.
+
+        Returns
+        -------
+        Index
+            With ``etag`` and ``file_bytes`` of the objects in ``path``; of a part ``path_171`` they
+            are ``etag_171`` and ``file_bytes_171``, of ``mask_path`` ``mask_etag`` and
+            ``mask_file_bytes``. Rows that have some keep these. Where the server gives no ETag it
+            is made of Last-Modified, as ``W/"2026-11-27T19:16:39"``, else null. Both are null where
+            the object cannot be read, which the log counts.
+
+        Raises
+        ------
+        OSError
+            If no object can be read, as there is no answer or no access.
+        ValueError
+            If a column of these names has another meaning.
+        """
+        return type(self)(with_versions(self.table, storage or Storage()))
+
+    # ---- For a Loader ----------------------------------------------------------------------------
 
     @cached_property
     def digest(self) -> str:
@@ -282,7 +1156,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         present = tuple(name for name in notes if name in known)
         wanted = tuple(names), tuple(parts), present, tuple(targets)
         if (columns := self._shared.get(wanted)) is None:
-            found = arrow_file.reader_columns(self.table, self._file, *wanted)
+            found = reader_columns(self.table, self._file, *wanted)
             columns = self._shared[wanted] = Columns(found, present)
         return columns
 
@@ -314,3 +1188,11 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
     @cached_property
     def _shared_weights(self) -> WeakValueDictionary[str, RunningWeights]:
         return WeakValueDictionary()
+
+    def row_values(self, names: Iterable[str]) -> RowValues:
+        """Return columns that no tensor carries, such as text, to look up some rows at a time.
+
+        Those of `names` that `columns` takes are left out. Raises KeyError if there is no such
+        column, and TypeError if lists of numbers have nulls in them.
+        """
+        return RowValues(self.table, names, None if self._file is None else self._file.file)

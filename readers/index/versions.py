@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def with_versions(table: pa.Table, storage: Storage) -> pa.Table:
-    """Return a table with the versions of its objects, see `IndexRows.with_versions`."""
+    """Return a table with the versions of its objects, see `Index.with_versions`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
@@ -16,19 +17,23 @@ from readers.index.catalogue.naming import Images, Named, named, naming_columns,
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import CORNERS, pixel_pair, with_window_size
+from readers.index.versions import with_versions
 from readers.places.opener import LOCAL, Places
+from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
 from readers.values import check_bool, is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+
 _ON_NONE = "on no image"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cutouts:
-    """The settings of `readers.index.catalogue.methods.IndexCutouts.cutouts`."""
+    """The settings of `readers.index.table.Index.cutouts`."""
 
     size: int | Sequence[int]
     x: str = "x"
@@ -171,6 +176,19 @@ class Cutouts:
         if self.outside == "shift":
             return f"beside an image, or on one that is smaller than the window of {window}"
         return f"with a window of {window} that crosses an edge"
+
+
+def cutout_table(
+    table: pa.Table, objects: Objects, settings: Cutouts, storage: Storage
+) -> pa.Table:
+    """Return the table of the cutouts of images, see `readers.index.table.Index.cutouts`."""
+    files = with_versions(table, storage)
+    made, left_out = settings.apply(files, objects, places=Places(storage))
+    if made is None:
+        raise ValueError(f"no object makes a row: {left_out.message()}")
+    if left_out:
+        logger.warning("%s", left_out.message())
+    return made
 
 
 def _kept_columns(

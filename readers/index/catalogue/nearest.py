@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,28 +11,31 @@ import numpy as np
 from readers.index.catalogue.tables import Objects
 from readers.index.grouping.nearest import Channel
 from readers.index.schema import check_column
-from readers.index.times import times_of
+from readers.index.times import nanoseconds, times_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from astropy.units import Quantity
+
+logger = logging.getLogger(__name__)
 
 
-def nearest_columns(
+def with_nearest(
     table: pa.Table,
     objects: Objects,
-    tolerance: int,
+    tolerance: float | str | Quantity,
     *,
     time: str,
     object_time: str,
     columns: Sequence[str] | Mapping[str, str] | None,
-) -> tuple[pa.Table, int]:
-    """Return the table with columns of the objects nearest in time, and how many rows have none.
+) -> pa.Table:
+    """Return the table with columns of the objects nearest in time to each row.
 
-    The parameters are those of `readers.index.catalogue.methods.IndexCutouts.with_nearest`, the
-    tolerance in nanoseconds.
+    See `readers.index.table.Index.with_nearest`.
     """
     import pyarrow as pa
 
+    limit = nanoseconds("tolerance", tolerance)
     check_column(table, time)
     objects.check([object_time])
     kept = objects.kept(columns, [object_time])
@@ -47,8 +51,13 @@ def nearest_columns(
     rows = np.full(len(times), -1)
     if len(numbers):
         channel = Channel(different, numbers[first])
-        rows = np.where(timed, channel.nearest(times, tolerance, once=False), rows)
+        rows = np.where(timed, channel.nearest(times, limit, once=False), rows)
     chosen = pa.array(rows, mask=rows < 0)
     for name in kept.column_names:
         table = table.append_column(name, kept[name].combine_chunks().take(chosen))
-    return table, int((rows < 0).sum())
+    if without := int((rows < 0).sum()):
+        logger.warning(
+            "%d of %d rows have no time of the catalogue within %s, and null in its columns",
+            *(without, len(table), tolerance),
+        )
+    return table

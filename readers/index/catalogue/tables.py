@@ -37,7 +37,7 @@ class Objects:
     Parameters
     ----------
     catalogue : path, astropy Table or pyarrow Table
-        See `readers.index.catalogue.methods.IndexCutouts.cutouts`.
+        See `readers.index.table.Index.cutouts`.
 
     Raises
     ------

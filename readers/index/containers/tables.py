@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from readers.index.containers.columns import joined
-from readers.index.containers.kinds import Kind, Tar
+from readers.index.containers.kinds import Kind, Tar, TFRecord
 from readers.index.containers.left_out import HIDDEN, LeftOut
 from readers.index.paths.braces import expanded
 from readers.index.scan import find_files
@@ -59,6 +59,19 @@ def containers_table(
     with ThreadPoolExecutor(_AT_ONCE if any(map(is_url, paths)) else 1) as threads:
         scanned = threads.map(lambda path: scan_container(kind, path, places), paths)
         return joined_containers(kind, scanned, left_out)
+
+
+def tfrecords_table(
+    image: str, columns: Sequence[str] | Mapping[str, str] | None, data: Data, places: Places
+) -> pa.Table:
+    """Return the table of TFRecord files, see `readers.index.table.Index.from_tfrecord`."""
+    if columns is not None and not isinstance(columns, Mapping):
+        columns = {name: name for name in columns}
+    table = containers_table(TFRecord(image, columns), data, places)
+    for feature, name in (columns or {}).items():
+        if not {name, f"{name}_path"} & set(table.column_names):
+            raise KeyError(f"no record with an image has a feature {feature!r}")
+    return table
 
 
 def scan_container(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,26 +17,18 @@ from readers.index.classes import (
 from readers.index.grouping.frames import common_frames, with_frames
 from readers.index.lists.arrays import column_of_arrays, holds_arrays
 from readers.index.rows.windows import CORNERS, window_size_of, with_window_size
-from readers.index.sources import IndexSources
 from readers.values import check_bool
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
+def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     """Return the table of several Indexes, see `readers.index.table.Index.concat`."""
     import pyarrow as pa
 
-    if not isinstance(indexes, Iterable):
-        raise TypeError(f"concat takes a sequence of Indexes, as [first, second], got {indexes!r}")
-    several = list(indexes)
-    for index in several:
-        if not isinstance(index, IndexSources):
-            raise TypeError(f"concat takes a sequence of Indexes, got a {type(index).__name__}")
-    if not several:
+    if not tables:
         raise ValueError("concat needs at least one Index, got none")
-    tables = [index.table for index in several]
     check_bool("fill", fill)
     if not fill:
         _check_columns(tables)

@@ -57,8 +57,12 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
         If the condition is not such an expression, is neither true nor false, or uses what may give
         other rows each time; or if names of columns differ only in case. It begins with "where".
     """
-    import duckdb
-
+    try:
+        import duckdb
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Index.where needs DuckDB: pip install 'dali-pipelines[cli]'", name=error.name
+        ) from error
     if not isinstance(where, str):
         raise TypeError(
             "where takes an SQL expression as text, such as 'exptime > 1.9', got "

@@ -45,7 +45,7 @@ def window_rows(
 ) -> pa.Table:
     """Return a row for each window of each row, with columns ``y`` and ``x``.
 
-    See `readers.index.rows.methods.IndexRows.each_window`.
+    See `readers.index.table.Index.each_window`.
     """
     import pyarrow as pa
 

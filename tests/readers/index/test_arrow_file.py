@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from readers import Index, ReadError
 from readers.contract import Row
-from readers.index import arrow_file, schema, sources
+from readers.index import arrow_file, schema
 
 PATHS = ["/a.fits", "/é ü/💥.fits", "/c", "/d", "/e", "/f", "/g"]
 
@@ -144,7 +144,7 @@ def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_loading_checks_and_copies_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("checked", "digest", "numbers"):
         monkeypatch.setattr(schema, name, None)
-    monkeypatch.setattr(sources, "absolute", None)
+    monkeypatch.setattr("readers.index.table.absolute", None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
     index = Index.scan(file)
     columns = index.columns(["label", "hdu"])
@@ -378,7 +378,7 @@ def test_parquet_under_a_name_of_arrow(tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_table: pa.Table, path: str, _digest: str) -> None:
+    def fail(_table: pa.Table, path: str) -> None:
         Path(path).write_bytes(b"half")
         raise OSError("disk full")
 
