@@ -20,9 +20,9 @@ from readers.fits.metadata import ALL
 from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.offsets import COLUMN, ImageOffsets, TileOffsets
 from readers.header_scan import file_facts
-from readers.index.containers.left_out import notes_or_null
 from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
 from readers.index.schema import with_column
+from readers.index.skipped import notes_or_null
 from readers.messages import printable
 from readers.places.opener import Places
 from readers.places.storage import Storage

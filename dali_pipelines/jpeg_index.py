@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.parallel.task_map import thread_map
-from readers.index.containers.left_out import notes_or_null
 from readers.index.schema import with_column
+from readers.index.skipped import notes_or_null
 from readers.jpeg.header import NoRowsError
 from readers.jpeg.mcu.rows import is_current
 from readers.places.opener import Places

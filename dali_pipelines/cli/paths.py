@@ -145,7 +145,7 @@ def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) 
 
 def check_unread(table: pa.Table, *outputs: str | None) -> None:
     """Reject an output that is one of the files of a table, as its rows or links name it."""
-    from readers.index.paths.absolute import holds_paths
+    from readers.index.paths import holds_paths
 
     columns = [table[name] for name in table.column_names if holds_paths(name, table[name])]
     for path in outputs:

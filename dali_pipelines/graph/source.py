@@ -15,7 +15,7 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.runtime.batches import Batch
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
-from readers.index.paths.absolute import begins_with_urls, holds_urls
+from readers.index.paths import begins_with_urls, holds_urls
 from readers.index.table import Index
 from readers.messages import printable
 from readers.places.cache.disk import DiskCache

@@ -1,21 +1,45 @@
-"""Index files, see `readers.index.table.Index.save`: Parquet or Arrow."""
+"""Index files, Parquet or Arrow, and temporary Arrow files of columns for reader processes.
+
+An Arrow file opens at once, whatever its number of rows, as it is memory-mapped. The Index was
+checked when it was saved, and a note of this is stored with the first batch of rows. Only this
+module reads the note: a table that another program reads and writes again loses it and is checked
+like any other.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
 
-from readers.index import arrow_file
-from readers.index.arrow_file import ArrowFile
-from readers.index.paths.absolute import absolute
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index import schema
+from readers.index.columns import OTHER_PATH, Column, SharedFile
+from readers.index.list_columns import are_plain, is_lists, lists_of
+from readers.index.paths import absolute, holds_paths
 from readers.index.scan import folder_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-INDEX_SUFFIXES = (".parquet", arrow_file.SUFFIX)
+    from readers.index.columns import ColumnKind, Values
+
+INDEX_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of Index files."""
+_BATCH_BYTES = 512 << 20
+"""Size of a batch of rows. Writing a table copies one batch at a time; opening it reads a little of
+each batch, which takes some ms from a disk."""
+_NOTE = b"dali-pipelines Index"
+_VERSION = 3
+"""Version 2 has another digest, of whole paths. Version 1 had no planes: a column of that name may
+hold anything."""
 
 
 def read_index_file(path: str | os.PathLike[str]) -> pa.Table | ArrowFile:
@@ -30,8 +54,8 @@ def read_index_file(path: str | os.PathLike[str]) -> pa.Table | ArrowFile:
     """
     name = os.fspath(path)
     try:
-        if name.endswith(arrow_file.SUFFIX):
-            return ArrowFile.open(name) or arrow_file.read(name)
+        if name.endswith(".arrow"):
+            return ArrowFile.open(name) or _read(name)
         import pyarrow.parquet as pq
 
         os.stat(name)  # for a missing file: pyarrow's message is the bare name
@@ -47,16 +71,22 @@ def read_index_file(path: str | os.PathLike[str]) -> pa.Table | ArrowFile:
         ) from error
 
 
-def write_index_file(table: pa.Table, path: str | os.PathLike[str]) -> None:
-    """Write the table of an Index, all or nothing, see `readers.index.table.Index.save`."""
+def write_index_file(
+    table: pa.Table, path: str | os.PathLike[str], digest: Callable[[], str]
+) -> None:
+    """Write the table of an Index, all or nothing, see `readers.index.table.Index.save`.
+
+    `digest` returns that of the table; it is called if the file needs it.
+    """
     name = os.fspath(path)
     if not name.endswith(INDEX_SUFFIXES):
         raise ValueError(f"an Index file must end in {' or '.join(INDEX_SUFFIXES)}, got {name}")
     target = os.path.realpath(name)
     partial = f"{target}.part{os.getpid()}"
     try:
-        if name.endswith(arrow_file.SUFFIX):
-            arrow_file.write(absolute(table, folder_of(name)), partial)
+        if name.endswith(".arrow"):
+            written = absolute(table, folder_of(name))
+            _write(written, partial, digest() if written is table else schema.digest(written))
         else:
             import pyarrow.parquet as pq
 
@@ -68,3 +98,331 @@ def write_index_file(table: pa.Table, path: str | os.PathLike[str]) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFile:
+    """An open file that `write_index_file` or `store_columns` made."""
+
+    table: pa.Table
+    """Memory-mapped: only what is used is read."""
+    digest: str | None
+    """See `readers.index.schema.digest`; None if an older version made the file."""
+    batch_rows: int
+    file: SharedFile
+    address: int
+    """Address of the first byte of the file in this process."""
+
+    @classmethod
+    def open(cls, path: str) -> ArrowFile | None:
+        """Open an Index file, in a time that does not depend on its size.
+
+        Returns
+        -------
+        ArrowFile or None
+            None for an Arrow file that `write_index_file` did not make.
+
+        Raises
+        ------
+        ValueError, KeyError, NotImplementedError, OSError
+            If it is not an Arrow file, damaged or truncated; the OSError has no errno.
+        """
+        shared = SharedFile(open(path, "rb", buffering=0), os.path.abspath(path))  # noqa: SIM115
+        reader, address = _mapped(shared)
+        if not reader.num_record_batches:
+            return None
+        _, metadata = reader.get_batch_with_custom_metadata(0)
+        note = json.loads((metadata or {}).get(_NOTE, "{}"))
+        table = reader.read_all()
+        version = note.get("version")
+        planes = any(name.startswith("plane") for name in table.column_names)
+        if version not in (_VERSION, 2) and (version != 1 or planes):
+            return None
+        table.validate()
+        expected = note["num_rows"], note["columns"]
+        found = table.num_rows, _columns(table.schema)
+        if found != expected:
+            raise ValueError(f"expected rows and columns {expected}, found {found}")
+        digest = note["digest"] if version == _VERSION else None
+        return cls(table, digest, note["batch_rows"], shared, address)
+
+    def column(self, name: str, dtype: str | None = None) -> Column:
+        """Locate a column of numbers, large_string, large_binary or large_list for readers.
+
+        `dtype` replaces the type of the values: `store_columns` writes the bits of any type.
+        """
+        import pyarrow as pa
+
+        chunks, kind = self.table[name].chunks, self.table[name].type
+        buffers = [chunk.buffers() for chunk in chunks]
+        starts = [self._start(each[-1]) for each in buffers]
+        if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+            own: ColumnKind = "text" if pa.types.is_large_string(kind) else "bytes"
+            dtype, counts = "|u1", [each[2].size if each[2] else 0 for each in buffers]
+        elif pa.types.is_large_list(kind):
+            own, dtype = "lists", _dtype_of(kind.value_type)
+            counts = [len(chunk.values) for chunk in chunks]
+        else:
+            own, dtype = "numbers", dtype or _dtype_of(kind)
+            counts = [len(chunk) for chunk in chunks]
+        offsets = [-1 if own == "numbers" else self._start(each[1]) for each in buffers]
+        batches = tuple(zip(offsets, starts, counts, strict=True))
+        return Column(self.file, own, dtype, self.table.num_rows, self.batch_rows, batches)
+
+    def _start(self, buffer: pa.Buffer | None) -> int:
+        # An empty buffer may have any address.
+        return buffer.address - self.address if buffer else 0
+
+
+def _mapped(file: SharedFile) -> tuple[pa.ipc.RecordBatchFileReader, int]:
+    """Map a file; return its reader, and the address of its first byte."""
+    import pyarrow as pa
+
+    content = pa.memory_map(f"/proc/self/fd/{file.fileno}").read_buffer()
+    return pa.ipc.open_file(content), content.address
+
+
+def _dtype_of(kind: pa.DataType) -> str:
+    """Return NumPy's name of a type of numbers, or of lists of a fixed length of them."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        return f"({kind.list_size},){_dtype_of(kind.value_type)}"
+    return np.dtype(np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype()).str
+
+
+def _read(path: str) -> pa.Table:
+    """Read an Arrow file that `write_index_file` did not make into memory, and validate it fully.
+
+    Raises
+    ------
+    ValueError, KeyError, NotImplementedError, OSError
+        As `ArrowFile.open`.
+    """
+    import pyarrow as pa
+
+    with pa.OSFile(path) as file:
+        table = pa.ipc.open_file(file).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _write(table: pa.Table, path: str, digest: str) -> None:
+    """Write the table of an Index, whose paths are absolute.
+
+    Paths become large_string, bytes large_binary, lists large_list, HDUs and planes int64. The
+    values under nulls are set to what reader processes use instead: the empty path, no bytes, -1,
+    NaN.
+    """
+    import pyarrow as pa
+
+    table = table.unify_dictionaries()  # a file has only one dictionary for each column
+    kinds = {True: pa.large_string(), False: pa.int64()}
+    located = {
+        name: kinds[is_text]
+        for name, is_text in schema.file_columns(table, schema.part_names(table))
+    }
+    for field in table.schema:
+        if schema.is_binary(field.type):
+            located[field.name] = pa.large_binary()
+        elif pa.types.is_list(field.type):
+            located[field.name] = pa.large_list(field.type.value_field)
+        elif holds_paths(field.name, table[field.name]):
+            located[field.name] = pa.large_string()
+    fields = [field.with_type(located.get(field.name, field.type)) for field in table.schema]
+    stored = pa.schema(fields, table.schema.metadata)
+    note = {
+        "version": _VERSION,
+        "num_rows": table.num_rows,
+        "columns": _columns(stored),
+        "digest": digest,
+    }
+    with pa.OSFile(path, "wb") as file:
+        _write_batches(table, file, stored, note)
+
+
+def _write_batches(
+    table: pa.Table,
+    file: IO[bytes] | pa.NativeFile,
+    stored: pa.Schema | None = None,
+    note: dict[str, Any] | None = None,
+) -> int:
+    """Write a table, cast to a schema, with a note; return the rows of a batch."""
+    import pyarrow as pa
+
+    stored = stored or table.schema
+    batch_rows = max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes))
+    with pa.ipc.new_file(file, stored) as writer:
+        for start in range(0, table.num_rows, batch_rows):
+            rows = table.slice(start, batch_rows)
+            columns = [_filled(rows[field.name], field) for field in stored]
+            noted = None
+            if note and not start:
+                noted = {_NOTE: json.dumps(note | {"batch_rows": batch_rows})}
+            writer.write_batch(pa.record_batch(columns, schema=stored), noted)
+    return batch_rows
+
+
+def _columns(stored: pa.Schema) -> list[list[str]]:
+    """Return names and types of columns."""
+    return [[field.name, str(field.type)] for field in stored]
+
+
+def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    """Return a column in one piece, with the value that readers take for null under each null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = pa.concat_arrays(column.cast(field.type).chunks)
+    fillers = {
+        pa.large_string(): "",
+        pa.large_binary(): b"",
+        pa.int64(): -1,
+        pa.float32(): np.nan,
+        pa.float64(): np.nan,
+    }
+    if not array.null_count or field.type not in fillers:
+        return array
+    filled, present = array.fill_null(fillers[field.type]), pc.is_valid(array)
+    buffers = [present.buffers()[1], *filled.buffers()[1:]]
+    return pa.Array.from_buffers(field.type, len(array), buffers, array.null_count, filled.offset)
+
+
+# ---- Columns for reader processes ----------------------------------------------------------------
+
+
+def reader_columns(
+    table: pa.Table,
+    file: ArrowFile | None,
+    names: Iterable[str],
+    parts: Iterable[str],
+    notes: Iterable[str],
+    targets: Iterable[str],
+) -> dict[str, Values | Column]:
+    """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
+
+    If the table is mapped from a file, columns that need no conversion stay there.
+    """
+    known = schema.part_names(table)
+    for part in parts:
+        if part not in known:
+            raise KeyError(
+                f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
+                "samples of several files by Index.group, or dali-pipelines index --group"
+            )
+    found = _Found(table, file)
+    columns: dict[str, Values | Column] = {}
+    for name, is_text in schema.file_columns(table, parts):
+        columns[name] = found.of_type(name, "large_string" if is_text else "int64")
+        columns |= found.versions(name) if is_text else {}
+    for name in names:
+        schema.check_column(table, name)
+        if name not in columns or schema.holds_text(table[name]):
+            columns[name] = found.for_tensor(name)
+    for name in notes:
+        kind = table.schema.field(name).type
+        if not schema.is_binary(kind):
+            raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+        columns[name] = found.of_type(name, "large_binary")
+    for name in targets:
+        if name not in columns:
+            schema.check_column(table, name)
+            columns[name] = found.for_target(name)
+        for span in schema.span_columns(table, name):
+            columns[span] = found.of_type(span, "int64")
+        if name.endswith(OTHER_PATH):
+            columns |= found.versions(name)
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Columns of a table for readers: in its file if they need no conversion, else converted."""
+
+    table: pa.Table
+    file: ArrowFile | None
+
+    def of_type(self, name: str, kind: str) -> Values | Column:
+        """Return a column of text, bytes or int64; readers see the value below a null."""
+        column = self.table[name]
+        if self.file and column.type == kind:
+            return self.file.column(name)
+        return column.cast(kind)
+
+    def versions(self, path: str) -> dict[str, Values | Column]:
+        """Return the columns of ETag and length for one of paths, if there are both."""
+        etag, nbytes = schema.version_columns(path)
+        if not schema.holds_versions(self.table, etag, nbytes):
+            return {}
+        return {etag: self.of_type(etag, "large_string"), nbytes: self.of_type(nbytes, "int64")}
+
+    def for_tensor(self, name: str) -> Values | Column:
+        """Return a column of numbers; TypeError like `schema.numbers`."""
+        import pyarrow as pa
+
+        column = self.table[name]
+        is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+        is_ns = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+        is_whole = is_ns or pa.types.is_integer(column.type)
+        if self.file and (is_float or (is_whole and not column.null_count)):
+            return self.file.column(name)
+        return schema.numbers(name, column)
+
+    def for_target(self, name: str) -> Values | Column:
+        """Return a column of text, numbers, or lists of numbers."""
+        import pyarrow as pa
+
+        column = self.table[name]
+        if schema.holds_text(column):
+            return self.of_type(name, "large_string")
+        if not is_lists(column.type):
+            return self.for_tensor(name)
+        if self.file and pa.types.is_large_list(column.type) and are_plain(column):
+            return self.file.column(name)
+        return lists_of(name, column)
+
+
+def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
+    """Write columns of equal length into a temporary file without a name.
+
+    It disappears with the last process that has it open, however that ends.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        NumPy's of any numbers, shape (rows,) or (rows, ...), or PyArrow's as in `ArrowFile.column`.
+
+    Raises
+    ------
+    OSError
+        If there is no room; it names the folder.
+    """
+    import pyarrow as pa
+
+    dtypes = {
+        name: f"{column.shape[1:]}{column.dtype.str}" if column.ndim > 1 else column.dtype.str
+        for name, column in columns.items()
+        if isinstance(column, np.ndarray)
+    }
+    table = pa.table({name: _bits(one) if name in dtypes else one for name, one in columns.items()})
+    try:
+        file = tempfile.TemporaryFile(prefix="dali-pipelines-")  # noqa: SIM115
+        batch_rows = _write_batches(table, file)
+        file.flush()
+    except OSError as error:
+        where = f"the folder of temporary files, TMPDIR={tempfile.gettempdir()}"
+        raise OSError(error.errno, error.strerror, where) from error
+    shared = SharedFile(file)
+    reader, address = _mapped(shared)
+    stored = ArrowFile(reader.read_all(), None, batch_rows, shared, address)
+    return {name: stored.column(name, dtypes.get(name)) for name in columns}
+
+
+def _bits(numbers: NDArray[Any]) -> pa.Array:
+    """Return the bits of numbers as unsigned integers; a list for each row of several."""
+    import pyarrow as pa
+
+    flat = np.ascontiguousarray(numbers).reshape(-1).view(f"u{numbers.dtype.itemsize}")
+    if numbers.ndim == 1:
+        return pa.array(flat)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat), math.prod(numbers.shape[1:]))

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from readers.index.containers.left_out import HIDDEN, LeftOut
-from readers.index.paths.absolute import check_path, whole
-from readers.index.paths.braces import expanded
+from readers.index.paths import check_path, expanded, whole
 from readers.index.schema import text_column
+from readers.index.skipped import HIDDEN, Skipped
 from readers.messages import printable
 from readers.places.listing import objects
 from readers.places.storage import Storage
@@ -82,7 +81,7 @@ def find_files(
         path = None
         for path in search.below(os.path.abspath(text)):
             yield path
-        search.left_out.close()
+        search.skipped.close()
         if path is None:
             raise FileNotFoundError(f"{text}: {search.nothing_found()}")
         search.log(text)
@@ -97,10 +96,10 @@ def find_files(
         )
     else:
         found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
-        left_out = _LeftOut()
-        found = [path for path in found if os.path.isfile(path) and left_out.keeps(path)]
+        skipped = _Unreadable()
+        found = [path for path in found if os.path.isfile(path) and skipped.keeps(path)]
         found = [path for path in found if not path.endswith(beside)]
-        left_out.close()
+        skipped.close()
         if not found:
             raise FileNotFoundError(f"{text}: no file matches this pattern")
         yield from sorted(found)
@@ -196,7 +195,7 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     )
 
 
-class _LeftOut:
+class _Unreadable:
     """Names the first few files and folders that are left out, and counts the others."""
 
     def __init__(self) -> None:
@@ -228,11 +227,11 @@ class _Search:
 
     def __init__(self, suffixes: tuple[str, ...], beside: tuple[str, ...] = ()) -> None:
         self.suffixes, self._beside = suffixes, beside
-        self.left_out = _LeftOut()
+        self.skipped = _Unreadable()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
         """Files with other suffixes, by suffix; '' for those without one."""
-        self.hidden = LeftOut()
+        self.hidden = Skipped()
 
     def below(self, root: str) -> Iterator[str]:
         """Yield the files below a folder, sorted; links are followed, but each folder only once.
@@ -256,8 +255,8 @@ class _Search:
         """Return a message about what the folder has instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
         wanted = "; left out: ".join([wanted, *self.hidden.lines()])
-        if self.left_out.count:
-            return f"{wanted}; {self.left_out.count} left out"
+        if self.skipped.count:
+            return f"{wanted}; {self.skipped.count} left out"
         if not self.others:
             return wanted if self.hidden.counts else f"{wanted}; the folder is empty"
         if ".mdb" in self.others:
@@ -298,7 +297,7 @@ class _Search:
             with os.scandir(folder) as entries:
                 named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
         except OSError as error:
-            self.left_out.add(error)
+            self.skipped.add(error)
             return []
         names = []
         for name in sorted(named):
@@ -307,7 +306,7 @@ class _Search:
             elif not (name.endswith("/") or name.lower().endswith(self.suffixes)):
                 if not name.endswith(self._beside):
                     self.others[_suffix(name)] += 1
-            elif self.left_out.keeps(folder + name):
+            elif self.skipped.keeps(folder + name):
                 names.append(name)
         return names
 

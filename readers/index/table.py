@@ -14,27 +14,25 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from readers.index import schema
-from readers.index.arrow_file import ArrowFile, reader_columns
 from readers.index.catalogue.cutouts import Cutouts, cutout_table
 from readers.index.catalogue.nearest import with_nearest
 from readers.index.catalogue.tables import Catalogue, Objects
 from readers.index.classes import category_ids_of, class_table, classes_of
+from readers.index.coco import coco_table
 from readers.index.columns import SPAN, Columns
 from readers.index.containers.kinds import LMDB, RecordIO, Tar, TFRecord
 from readers.index.containers.tables import Data, containers_table, tfrecords_table
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.grouping.groups import Grouping, Missing
 from readers.index.index_file import INDEX_SUFFIXES as INDEX_SUFFIXES
-from readers.index.index_file import read_index_file, write_index_file
-from readers.index.lists.coco import coco_table
-from readers.index.paths.absolute import absolute, moved, whole
-from readers.index.rows.choosing import plane_rows, selected
+from readers.index.index_file import ArrowFile, read_index_file, reader_columns, write_index_file
+from readers.index.paths import absolute, moved, whole
 from readers.index.rows.joining import joined, replaced
 from readers.index.rows.splitting import TimeBlocks, split_rows
 from readers.index.rows.values import RowValues
 from readers.index.rows.weights import RunningWeights, running_weights
-from readers.index.rows.where import matching
-from readers.index.rows.windows import window_rows, window_size_of
+from readers.index.rows.where import matching, selected
+from readers.index.rows.windows import plane_rows, window_rows, window_size_of
 from readers.index.scan import ALL_SUFFIXES, folder_of
 from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.sources import csv_table, path_table, scanned_table
@@ -65,7 +63,7 @@ class Index:
     Raises
     ------
     TypeError
-        If it is no ``pyarrow.Table``.
+        If it is not a ``pyarrow.Table``.
     ValueError
         If the table has no rows or no column ``path``, a path is missing, or ``hdu`` or ``plane``
         has other values than integers.
@@ -128,7 +126,7 @@ class Index:
 
     @property
     def offsets(self) -> tuple[str, ...]:
-        """Times of the frames of a sequence minus that of their sample, e.g. ``-24min``; else ().
+        """Time of each frame of a sequence minus that of the sample, e.g. ``-24min``; else ().
 
         They are stored like `classes`, with the `channels`.
         """
@@ -207,13 +205,13 @@ class Index:
         Raises
         ------
         FileNotFoundError
-            If there is no such file or folder, or no file matches. Of several paths, those that end
-            in one of `suffixes` are looked for when they are read.
+            If there is no such file or folder, or no file matches. In a list, paths that end in
+            one of `suffixes` are looked for only when they are read.
         OSError
-            If the objects cannot be listed, or those of all URLs not be read.
+            If the objects cannot be listed, or no URL of a list can be read.
         ValueError
-            If objects of such a URL cannot be read, or it holds a password; or among several paths
-            is one of an Index file, a catalogue or a tar, or a URL of a prefix.
+            If a URL is not supported, or holds a password; or if a list has the path of an Index
+            file, a catalogue or a tar, or the URL of a prefix.
         """
         storage = storage or Storage()
         if isinstance(data, str | os.PathLike) and os.path.isfile(data):
@@ -232,7 +230,7 @@ class Index:
         Raises
         ------
         ValueError
-            If one is not UTF-8, or a URL of which no objects can be read.
+            If one is not UTF-8, or a URL that is not supported.
         """
         return cls(path_table(whole(os.fspath(path)) for path in paths))
 
@@ -246,7 +244,7 @@ class Index:
         Raises
         ------
         ValueError
-            If it is no such file, or has no rows. It names the file and the line.
+            If it is not such a file, or has no rows. It names the file and the line.
 
         Notes
         -----
@@ -323,9 +321,9 @@ class Index:
         FileNotFoundError
             If the file, the folder or an image is missing.
         ValueError
-            If it is no such file, two images have one id or one file, or an annotation is of an
-            unknown image or category, or has no bbox of four finite numbers, or an image has one of
-            height and width alone, or makes no sense of them. It names the entry.
+            If it is not such a file, two images share an id or a file, an annotation has an unknown
+            image or category or a bbox other than four finite numbers, or an image has only one of
+            height and width, or impossible ones. It names the entry.
 
         Notes
         -----
@@ -417,7 +415,7 @@ class Index:
         -------
         Index
             With ``key``, the number of the record in its file. Features with one value become
-            numbers or text, others lists; features that hold an image, or bytes that are no text,
+            numbers or text, others lists; features that hold an image, or bytes that are not text,
             become e.g. ``mask_path``, ``mask_offset`` and ``mask_nbytes``. What a record lacks is
             null.
 
@@ -500,7 +498,7 @@ class Index:
         Notes
         -----
         Rows are spans of the file, so neither this nor reading needs the library lmdb, locks or a
-        size of the map. The log counts values that are no images. After a write to the file its
+        size of the map. The log counts values that are not images. After a write to the file its
         rows are rejected: make the Index again.
         """
         return cls(containers_table(LMDB(), data, Places(storage or Storage())))
@@ -585,7 +583,7 @@ class Index:
         TypeError
             If it is not a table, or a column to keep is of a kind that an Index cannot hold.
         ValueError
-            If no row is left, positions are no numbers, a column would be there twice, or names of
+            If no row is left, positions are not numbers, a column would be there twice, or names of
             images are ambiguous.
 
         Notes
@@ -670,7 +668,7 @@ class Index:
         OSError
             If it cannot be written, e.g. because the disk is full; an existing file is kept.
         """
-        write_index_file(self.table, path)
+        write_index_file(self.table, path, lambda: self.digest)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"table": self.table}  # a copy in memory, which needs no file
@@ -730,7 +728,7 @@ class Index:
     ) -> dict[str, Self]:
         """Return an Index for each part, e.g. for training, validation and test.
 
-        The part of a row depends on its value of `by` alone: it stays when files are added, removed
+        The part of a row depends only on its value of `by`: it stays when files are added, removed
         or put into another order. Rows that share the value are in one part.
 
         Parameters
@@ -943,8 +941,8 @@ class Index:
         KeyError
             If there is no such column.
         ValueError
-            If an image is smaller than the crop, these are no sizes, or the Index has a column
-            ``y`` or ``x``.
+            If an image is smaller than the crop, a size is not a positive integer, or the Index
+            already has a column ``y`` or ``x``.
         """
         return type(self)(window_rows(self.table, crop, image, stride))
 
@@ -967,8 +965,8 @@ class Index:
         Raises
         ------
         ValueError
-            If no path is below `old`, one of both is empty, or `new` is a URL of which no objects
-            can be read.
+            If no path is below `old`, one of both is empty, or `new` is a URL that is not
+            supported.
         """
         return type(self)(moved(self.table, os.fspath(old), os.fspath(new)))
 
@@ -983,7 +981,7 @@ class Index:
             Numbers, bools, text, bytes or times; None, NaT, what a Series of pandas lacks, or what
             a masked array of NumPy or astropy masks, for null. Or an array of shape (len, k), k
             numbers for each row. Or for each row a list of numbers, or an array of shape (n, k),
-            such as n boxes of k = 4; [] is no boxes. Of a Quantity the unit is not kept.
+            such as n boxes of k = 4; [] for none. The unit of a Quantity is not kept.
 
         Raises
         ------
@@ -1110,10 +1108,7 @@ class Index:
         return noted or schema.digest(self.table)
 
     def has_digest(self, digest: object) -> bool:
-        """Return whether this digest is that of the Index, also if an older release made it.
-
-        Those had whole paths.
-        """
+        """Return whether this is the digest, or that of older releases, which had whole paths."""
         return digest == self.digest or digest == schema.digest(self.table, whole_paths=True)
 
     def columns(
@@ -1190,9 +1185,9 @@ class Index:
         return WeakValueDictionary()
 
     def row_values(self, names: Iterable[str]) -> RowValues:
-        """Return columns that no tensor carries, such as text, to look up some rows at a time.
+        """Return columns that no tensor can carry, such as text, to look up some rows at a time.
 
-        Those of `names` that `columns` takes are left out. Raises KeyError if there is no such
+        Names of columns that fit are left out. Raises KeyError if there is no such
         column, and TypeError if lists of numbers have nulls in them.
         """
         return RowValues(self.table, names, None if self._file is None else self._file.file)

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from readers.index import schema
-from readers.index.paths.absolute import holds_paths, holds_urls
+from readers.index.paths import holds_paths, holds_urls
 from readers.messages import printable
 from readers.places.failures import is_of_store
 from readers.places.listing import Listed, object_at

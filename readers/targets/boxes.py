@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Sample, SampleSpec
-from readers.index.lists.arrays import is_lists, most_items
+from readers.index.list_columns import is_lists, most_items
 from readers.index.schema import check_column
 from readers.sampling.placement import Placement
 from readers.targets.box_geometry import check_boxes, cut_boxes, placed_boxes

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from dali_pipelines.cli.index.config import IndexConfig
     from readers.index.containers.kinds import Kind
-    from readers.index.containers.left_out import LeftOut
+    from readers.index.skipped import Skipped
 
 
-def table(config: IndexConfig, executor: Executor | None, left_out: LeftOut) -> pa.Table | None:
+def table(config: IndexConfig, executor: Executor | None, left_out: Skipped) -> pa.Table | None:
     """Return the table of the samples in containers; None if files are to be scanned."""
     from readers.index.containers import tables
     from readers.places.opener import Places

@@ -19,7 +19,7 @@ from readers.sampling.row_window import Outside
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.index.catalogue.left_out import LeftOut
+    from readers.index.catalogue.cutouts import SkippedObjects
     from readers.index.catalogue.tables import Objects
     from readers.places.storage import Storage
 
@@ -121,7 +121,7 @@ def check(config: CutoutFlags) -> None:
 
 def cut(
     config: CutoutFlags, table: pa.Table, storage: Storage
-) -> tuple[pa.Table | None, LeftOut | None]:
+) -> tuple[pa.Table | None, SkippedObjects | None]:
     """Return the table of the cutouts, None if there is none, and what is left out.
 
     Without ``--cutouts``, it is the table itself.
@@ -144,7 +144,7 @@ def cut(
         raise Refusal(f"--cutouts: {message.replace('columns=', '--columns')}", 1) from error
 
 
-def report(config: CutoutFlags, left_out: LeftOut | None) -> list[tuple[str, str]]:
+def report(config: CutoutFlags, left_out: SkippedObjects | None) -> list[tuple[str, str]]:
     """Print what is left out, and return a line of path and reason for each."""
     if not left_out or config.objects is None:
         return []

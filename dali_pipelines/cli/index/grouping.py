@@ -11,8 +11,7 @@ from dali_pipelines.cli.errors import Refusal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.index.grouping.groups import Grouping
-    from readers.index.grouping.left_out import Dropped
+    from readers.index.grouping.groups import Dropped, Grouping
 
 
 def check(grouping: Grouping | None, names: Sequence[str]) -> None:

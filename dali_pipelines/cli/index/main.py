@@ -111,9 +111,9 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
 
 
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:
-    from readers.index.containers.left_out import LeftOut
+    from readers.index.skipped import Skipped
 
-    left_out = LeftOut()
+    left_out = Skipped()
     files = containers.table(config, executor, left_out)
     files = files_of(config) if files is None else files
     check_unread(files, *splitting.files(config), config.rejected)

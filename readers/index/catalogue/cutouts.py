@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.catalogue.corners import Corners, corners_of
-from readers.index.catalogue.left_out import LeftOut
-from readers.index.catalogue.mosaics import not_searched, with_hdus
-from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
+from readers.index.catalogue.images import (
+    Images,
+    Named,
+    named,
+    naming_columns,
+    not_searched,
+    with_hdus,
+    with_named_hdus,
+)
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import CORNERS, pixel_pair, with_window_size
 from readers.index.versions import with_versions
+from readers.messages import printable
 from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
@@ -95,7 +101,7 @@ class Cutouts:
         objects: Objects,
         progress: Progress = iter,
         places: Places = LOCAL,
-    ) -> tuple[pa.Table | None, LeftOut]:
+    ) -> tuple[pa.Table | None, SkippedObjects]:
         """Return the table of the cutouts, None if there is none; and what is left out.
 
         `progress` wraps the list of the images that are opened, e.g. tqdm; `places` finds them.
@@ -121,7 +127,7 @@ class Cutouts:
         if corners.kept.any():
             made = with_window_size(_table(images, kept, pairs, corners), self.shape)
         hint = not_searched(images) if _ON_NONE in why else ""
-        return made, LeftOut.of(why, bad, hint)
+        return made, SkippedObjects.of(why, bad, hint)
 
     def _by_pixels(
         self, objects: Objects, names: Named, images: Images, progress: Progress
@@ -164,8 +170,8 @@ class Cutouts:
             why[~np.isin(names.groups, names.of_images)] = (
                 "of a file or HDU that is not an image here"
             )
-            left_out = names.of_images[list(pairs.bad)]
-            why[np.isin(names.groups, left_out)] = "on an image that is left out"
+            skipped = names.of_images[list(pairs.bad)]
+            why[np.isin(names.groups, skipped)] = "on an image that is left out"
         why[~has_position] = "without a position"
         return why
 
@@ -183,11 +189,11 @@ def cutout_table(
 ) -> pa.Table:
     """Return the table of the cutouts of images, see `readers.index.table.Index.cutouts`."""
     files = with_versions(table, storage)
-    made, left_out = settings.apply(files, objects, places=Places(storage))
+    made, skipped = settings.apply(files, objects, places=Places(storage))
     if made is None:
-        raise ValueError(f"no object makes a row: {left_out.message()}")
-    if left_out:
-        logger.warning("%s", left_out.message())
+        raise ValueError(f"no object makes a row: {skipped.message()}")
+    if skipped:
+        logger.warning("%s", skipped.message())
     return made
 
 
@@ -243,3 +249,115 @@ def _rows_of(
     rows = np.repeat(np.arange(len(images.numbers)), counts)
     firsts = np.cumsum(counts) - counts
     return rows, np.arange(len(rows)) - np.repeat(firsts - starts, counts)
+
+
+# ---- Windows around positions --------------------------------------------------------------------
+
+
+class Corners(NamedTuple):
+    """First row and column of windows in images, and what becomes of them; shape (n,) each."""
+
+    y: NDArray[np.int64] | NDArray[np.float64]
+    """First row, counted from 0, also where it is outside; exact with `subpixel`."""
+    x: NDArray[np.int64] | NDArray[np.float64]
+    """First column, as `y`."""
+    overlaps: NDArray[np.bool_]
+    """Whether the window shows a part of the image."""
+    kept: NDArray[np.bool_]
+    """Whether it makes a row."""
+
+
+def corners_of(
+    positions: NDArray[np.float64],
+    images: NDArray[np.int64],
+    size: tuple[int, int],
+    outside: Outside,
+    *,
+    subpixel: bool,
+) -> Corners:
+    """Return the corners of windows with positions in their middle.
+
+    Parameters
+    ----------
+    positions : ndarray, shape (n, 2)
+        (y, x) in pixels, counted from the middle of the first pixel.
+    images : ndarray, shape (n, 2)
+        Height and width of the image of each position.
+    size : (int, int)
+        Height and width of all windows.
+    outside : {"reject", "fill", "shift"}
+        Keep windows that are wholly inside, that overlap the image, or whose position is on it.
+    subpixel : bool
+        Whether a window begins at a fraction of a pixel, so that the position is exactly in its
+        middle; else where that of `astropy.nddata.Cutout2D` begins.
+    """
+    shape = np.array(size)
+    # Far from all images, and too far for an integer: whatever overlaps none.
+    near = np.clip(positions, -shape - 2, images + shape + 2)
+    first = near - (shape - 1) / 2 if subpixel else np.ceil(near - shape / 2).astype(np.int64)
+    inside = (first >= 0) & (first + shape <= images)
+    # Numbers of the first and last row of the window that lie between the image's first and last.
+    start = np.ceil(np.maximum(-first, 0))
+    stop = np.floor(np.minimum(images - first, shape) - 1)
+    overlaps = start <= stop
+    on_image = (positions >= -0.5) & (positions < images - 0.5) & (images >= shape)
+    kept = {"reject": inside, "fill": overlaps, "shift": on_image}[outside]
+    y, x = first.T
+    return Corners(y, x, np.asarray(overlaps.all(axis=1)), np.asarray(kept.all(axis=1)))
+
+
+# ---- Objects and images that make no row ---------------------------------------------------------
+
+_LISTED = 5
+"""Rows and images that the message names."""
+
+
+@dataclass(frozen=True)
+class SkippedObjects:
+    """Objects without a row, by the reason, and images that could not be looked at."""
+
+    count: int
+    """Objects of the catalogue."""
+    objects: Mapping[str, NDArray[np.int64]]
+    """Rows of the catalogue, counted from 0, by the reason; not empty."""
+    images: Mapping[str, str]
+    """Why an image was left out, by its name."""
+    hint: str = ""
+    """Remedy for objects on no image."""
+
+    @classmethod
+    def of(
+        cls, why: NDArray[np.object_], images: Mapping[str, str], hint: str = ""
+    ) -> SkippedObjects:
+        """Collect the reason of each object, '' if it makes a row."""
+        reasons = sorted(set(why.tolist()) - {""})
+        return cls(len(why), {each: np.flatnonzero(why == each) for each in reasons}, images, hint)
+
+    def __bool__(self) -> bool:
+        return bool(self.objects or self.images)
+
+    def each(self) -> Iterator[tuple[int, str]]:
+        """Yield each row of the catalogue that makes no row, with the reason."""
+        for reason, rows in self.objects.items():
+            yield from ((row, reason) for row in rows.tolist())
+
+    def message(self) -> str:
+        """Return one line that counts them and names the first."""
+        parts = []
+        if self.objects:
+            total = sum(map(len, self.objects.values()))
+            reasons = [f"{len(rows)} {why} ({_rows(rows)})" for why, rows in self.objects.items()]
+            parts.append(f"{total} of {self.count} objects make no row: {', '.join(reasons)}")
+        if self.images:
+            first = [f"{name}: {why}" for name, why in list(self.images.items())[:_LISTED]]
+            more = len(self.images) - len(first)
+            named = "; ".join([*first, f"and {more} more"] if more else first)
+            are = "image is" if len(self.images) == 1 else "images are"
+            parts.append(f"{len(self.images)} {are} left out: {printable(named)}")
+        return "; ".join(filter(None, [*parts, self.hint]))
+
+
+def _rows(rows: NDArray[np.int64]) -> str:
+    listed = ", ".join(map(str, rows[:_LISTED].tolist()))
+    more = ", ..." if len(rows) > _LISTED else ""
+    return f"catalogue row{'s' if len(rows) > 1 else ''} {listed}{more}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from readers.errors import ReadError
-from readers.index.catalogue.naming import Image
+from readers.index.catalogue.images import ImageKey
 from readers.index.scan import SUFFIXES
 from readers.places.opener import LOCAL, Places
 
@@ -48,7 +48,7 @@ class ImageFacts:
 
 
 def image_facts(
-    images: Sequence[Image], *, with_wcs: bool, places: Places = LOCAL
+    images: Sequence[ImageKey], *, with_wcs: bool, places: Places = LOCAL
 ) -> Iterator[ImageFacts | str]:
     """Yield the facts of images, which are found by `places`, in order, or why there are none.
 
@@ -72,7 +72,7 @@ def plain(reason: object) -> str:
     return " ".join(re.sub(r"ERROR \d+ in .*?\.c:", "", str(reason), flags=re.DOTALL).split())
 
 
-def _header(image: Image, places: Places) -> FoundHdu | None:
+def _header(image: ImageKey, places: Places) -> FoundHdu | None:
     """Read a header; None if astropy must read it, or it is no FITS file."""
     from readers.fits.file import FitsFile
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from readers.index.catalogue.tables import Objects
-from readers.index.grouping.nearest import Channel
+from readers.index.grouping.nearest import ChannelFiles
 from readers.index.schema import check_column
 from readers.index.times import nanoseconds, times_of
 
@@ -50,7 +50,7 @@ def with_nearest(
     different, first = np.unique(others[numbers], return_index=True)  # of equal times the first row
     rows = np.full(len(times), -1)
     if len(numbers):
-        channel = Channel(different, numbers[first])
+        channel = ChannelFiles(different, numbers[first])
         rows = np.where(timed, channel.nearest(times, limit, once=False), rows)
     chosen = pa.array(rows, mask=rows < 0)
     for name in kept.column_names:

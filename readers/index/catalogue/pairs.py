@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.catalogue.headers import ImageFacts, image_facts, plain
-from readers.index.catalogue.naming import Images, Named
+from readers.index.catalogue.images import Images, Named
 from readers.index.catalogue.sky import Sky
 
 Sizes = NDArray[np.int64]

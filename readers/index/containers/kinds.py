@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from readers.index.containers.left_out import LeftOut
 from readers.index.containers.lmdb.values import lmdb_table
 from readers.index.containers.recordio import recordio_table
-from readers.index.containers.tar.samples import tar_table
-from readers.index.containers.tfrecord.records import tfrecord_table
+from readers.index.containers.tar import tar_table
+from readers.index.containers.tfrecord import tfrecord_table
 from readers.index.scan import ALL_SUFFIXES
+from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class Kind(Protocol):
         """End of the message that there is no image: which are looked for; empty for any."""
         ...
 
-    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+    def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
         """Return the table of a container.
 
         Raises
@@ -65,10 +65,10 @@ class Tar:
         ends = ", ".join(self.image_suffixes if self.image is None else (self.image,))
         return f"; no member ends in {ends}"
 
-    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+    def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
         """Return the table of a tar."""
         idx = _read_idx(place.name, places)
-        return tar_table(place, idx, self.image_suffixes, self.image, left_out)
+        return tar_table(place, idx, self.image_suffixes, self.image, skipped)
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class TFRecord:
     looked_for = ""
     suffixes = (".tfrecord", ".tfrecords", ".tfrec")
 
-    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+    def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
         """Return the table of a TFRecord file, which is read whole."""
-        return tfrecord_table(place, self.image, self.columns, left_out)
+        return tfrecord_table(place, self.image, self.columns, skipped)
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class RecordIO:
     looked_for = ""
     suffixes = (".rec",)
 
-    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+    def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
         """Return the table of a RecordIO file."""
         idx = _read_idx(place.name, places)
-        return recordio_table(place, idx and idx[1], left_out)
+        return recordio_table(place, idx and idx[1], skipped)
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class LMDB:
     looked_for = ""
     suffixes = ("data.mdb", ".lmdb")
 
-    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+    def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
         """Return the table of an LMDB file."""
-        return lmdb_table(place, left_out)
+        return lmdb_table(place, skipped)
 
 
 def _read_idx(path: str, places: Places) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from readers.index.containers.columns import Span, container_table, integers_or_text
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
-from readers.index.containers.left_out import LeftOut
+from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ _HEADER = struct.Struct("<IfQQ")
 """IRHeader: number of labels that follow (0 for the one that it holds), label, id, a second id."""
 
 
-def recordio_table(place: Place, idx: str | None, left_out: LeftOut) -> pa.Table:
+def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
     """Return the table of a file, see `readers.index.table.Index.from_recordio`.
 
     Parameters
@@ -35,7 +35,7 @@ def recordio_table(place: Place, idx: str | None, left_out: LeftOut) -> pa.Table
         The file.
     idx : str, optional
         Text of its index file.
-    left_out : LeftOut
+    skipped : Skipped
         To count what is left out.
     """
     reader = ForwardReader(place)
@@ -47,17 +47,17 @@ def recordio_table(place: Place, idx: str | None, left_out: LeftOut) -> pa.Table
             part, data, stop = _record(reader, at)
         except Damage as error:
             reason = "RecordIO files that are damaged or cut off, with what is behind"
-            left_out.reject(reason, place.name, error)
+            skipped.reject(reason, place.name, error)
             break
         num_others += part == _FIRST
         if part == _FIRST:
             reason = "records stored in parts, as they hold the bytes that separate records"
-            left_out.add(reason, place.name)
+            skipped.add(reason, place.name)
         elif part == _WHOLE:
             try:
                 number, values, image = _header(reader, data, stop)
             except ValueError as error:
-                left_out.reject("records of RecordIO that are damaged", place.name, error)
+                skipped.reject("records of RecordIO that are damaged", place.name, error)
                 num_others += 1
             else:
                 spans.append(Span(image, stop - image))

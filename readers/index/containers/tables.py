@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from readers.index.containers.columns import joined
 from readers.index.containers.kinds import Kind, Tar, TFRecord
-from readers.index.containers.left_out import HIDDEN, LeftOut
-from readers.index.paths.braces import expanded
+from readers.index.paths import expanded
 from readers.index.scan import find_files
+from readers.index.skipped import HIDDEN, Skipped
 from readers.places.failures import is_of_store
 from readers.places.listing import objects
 from readers.places.opener import LOCAL, Places
@@ -31,7 +31,7 @@ _BESIDE = (".idx", ".lst", "lock.mdb")
 
 
 def containers_table(
-    kind: Kind, data: Data, places: Places = LOCAL, left_out: LeftOut | None = None
+    kind: Kind, data: Data, places: Places = LOCAL, skipped: Skipped | None = None
 ) -> pa.Table:
     """Return the table of all containers.
 
@@ -43,7 +43,7 @@ def containers_table(
         A folder, a glob, one file, or paths.
     places : Places
         Opens them.
-    left_out : LeftOut, optional
+    skipped : Skipped, optional
         To count what is left out, and to list what cannot be read.
 
     Raises
@@ -58,7 +58,7 @@ def containers_table(
     paths = container_paths(kind, data, places)
     with ThreadPoolExecutor(_AT_ONCE if any(map(is_url, paths)) else 1) as threads:
         scanned = threads.map(lambda path: scan_container(kind, path, places), paths)
-        return joined_containers(kind, scanned, left_out)
+        return joined_containers(kind, scanned, skipped)
 
 
 def tfrecords_table(
@@ -76,7 +76,7 @@ def tfrecords_table(
 
 def scan_container(
     kind: Kind, path: str, places: Places
-) -> tuple[pa.Table | OSError | ValueError, LeftOut]:
+) -> tuple[pa.Table | OSError | ValueError, Skipped]:
     """Return the table of a container, or why it cannot be read, and what is left out.
 
     Raises
@@ -84,39 +84,39 @@ def scan_container(
     OSError
         If remote storage does not answer or gives no access: other containers have the same.
     """
-    left_out = LeftOut()
+    skipped = Skipped()
     try:
         with places.at(path) as place:
-            return kind.table(place, places, left_out), left_out
+            return kind.table(place, places, skipped), skipped
     except (OSError, ValueError) as error:
         if is_of_store(error):
             raise
         reason = str(error).removeprefix(f"{path}: ").replace(f": {path!r}", "")
-        left_out.reject(f"files that cannot be read as {kind.name}", path, reason)
-        return error, left_out
+        skipped.reject(f"files that cannot be read as {kind.name}", path, reason)
+        return error, skipped
 
 
 def joined_containers(
     kind: Kind,
-    scanned: Iterable[tuple[pa.Table | OSError | ValueError, LeftOut]],
-    left_out: LeftOut | None = None,
+    scanned: Iterable[tuple[pa.Table | OSError | ValueError, Skipped]],
+    skipped: Skipped | None = None,
 ) -> pa.Table:
     """Return the table of containers that were scanned; count and log what is left out."""
     import pyarrow as pa
 
-    left_out = LeftOut() if left_out is None else left_out
+    skipped = Skipped() if skipped is None else skipped
     tables, errors = list[pa.Table](), list[OSError | ValueError]()
     for found, left in scanned:
         if isinstance(found, OSError | ValueError):
             errors.append(found)
         else:
             tables.append(found)
-        left_out.add_all(left)
+        skipped.add_all(left)
     if not tables:
         raise errors[0]
-    left_out.log()
+    skipped.log()
     if not any(table.num_rows for table in tables):
-        first = "".join(f"; {line}" for line in left_out.lines()[:1])
+        first = "".join(f"; {line}" for line in skipped.lines()[:1])
         raise ValueError(f"{len(tables)} {kind.name} files hold no image{first}{kind.looked_for}")
     return joined(tables)
 
@@ -143,17 +143,17 @@ def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:
     if not is_url(text):
         yield from find_files(_file_in(kind, text), kind.suffixes, beside=_BESIDE)
         return
-    found, left_out = [], LeftOut()
+    found, skipped = [], Skipped()
     for each in objects(text, places.storage):
         if each.is_hidden:
-            left_out.add(HIDDEN, each.url)
+            skipped.add(HIDDEN, each.url)
         else:
             found.append(each.url)
     chosen = found if found == [text] else [url for url in found if url.endswith(kind.suffixes)]
     if not chosen:
         raise FileNotFoundError(f"{text}: no object below it ends in {', '.join(kind.suffixes)}")
     yield from chosen
-    left_out.log()
+    skipped.log()
 
 
 def peeked(data: Data) -> tuple[bool, Data]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -13,18 +14,21 @@ from numpy.typing import NDArray
 
 from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
-from readers.index.grouping.left_out import LISTED, Dropped, log_left_out
-from readers.index.grouping.nearest import Channel, each_once, shifted
+from readers.index.grouping.nearest import ChannelFiles, each_once, shifted
 from readers.index.schema import part_names
 from readers.index.times import nanoseconds, times_of
-from readers.messages import did_you_mean
+from readers.messages import did_you_mean, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
 
+logger = logging.getLogger(__name__)
+
 Missing = Literal["drop", "keep"]
 """Whether to drop a sample that lacks a channel, or to keep it."""
+_LISTED = 20
+"""Channels, or frames, that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +134,7 @@ class Grouping:
             raise ValueError(self._nothing_left(channels, times, present))
         dropped = Dropped.by(kept, present, self.frames.parts)
         times, files, present = times[kept], files[:, kept], present[:, kept]
-        log_left_out(table, self.time, belonging, timed, channels, files)
+        log_skipped(table, self.time, belonging, timed, channels, files)
         first = files[present.argmax(axis=0), np.arange(len(times))]
         columns = {**_located(table, first, ""), "time": pa.array(times, pa.timestamp("ns"))}
         for part, rows in zip(self.frames.parts, files, strict=True):
@@ -156,7 +160,7 @@ class Grouping:
         belonging: list[NDArray[np.bool_]],
         times: NDArray[np.int64],
         timed: NDArray[np.bool_],
-    ) -> list[Channel]:
+    ) -> list[ChannelFiles]:
         names = [""] if self.channels is None else [f" of {each!r}" for each in self.channels]
         return [
             self._channel(np.flatnonzero(belongs & timed), times, belongs.sum(), of)
@@ -165,7 +169,7 @@ class Grouping:
 
     def _channel(
         self, rows: NDArray[np.int64], times: NDArray[np.int64], count: int, of: str
-    ) -> Channel:
+    ) -> ChannelFiles:
         """Return the files of a channel: its rows that have times, out of so many."""
         if not len(rows):
             raise ValueError(
@@ -174,9 +178,9 @@ class Grouping:
             )
         # If several files have the same time, this selects the first row.
         unique, first = np.unique(times[rows], return_index=True)
-        return Channel(unique, rows[first])
+        return ChannelFiles(unique, rows[first])
 
-    def _sample_times(self, channels: list[Channel]) -> NDArray[np.int64]:
+    def _sample_times(self, channels: list[ChannelFiles]) -> NDArray[np.int64]:
         cadence = self._cadence_ns
         if cadence is None:
             return channels[0].times
@@ -189,7 +193,7 @@ class Grouping:
         return each_once(np.sort(around, kind="stable")) * cadence
 
     def _nothing_left(
-        self, channels: list[Channel], times: NDArray[np.int64], present: NDArray[np.bool_]
+        self, channels: list[ChannelFiles], times: NDArray[np.int64], present: NDArray[np.bool_]
     ) -> str:
         found = [(offset, channel) for offset in self._offsets for channel in channels]
         names = list(self.channels or ()) if self.offsets is None else list(self.frames.parts)
@@ -199,8 +203,8 @@ class Grouping:
             if not count:
                 seconds = channel.least_distance(times, offset.nanoseconds) / 1e9
                 counts[-1] += f" (the nearest is {seconds:.12g} s off)"
-        if (more := len(counts) - LISTED) > 0:
-            counts[LISTED:] = [f"and so on for {more} more"]
+        if (more := len(counts) - _LISTED) > 0:
+            counts[_LISTED:] = [f"and so on for {more} more"]
         what = "channels" if self.offsets is None else "frames"
         return (
             f"no sample has all {what} within {self._tolerance_ns / 1e9:g} s: of "
@@ -225,7 +229,7 @@ def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:
 def _values(column: pa.ChunkedArray) -> str:
     counts = column.drop_null().value_counts().to_pylist()
     counts.sort(key=lambda count: -count["counts"])
-    listed = [f"{count['values']!r} ({count['counts']} rows)" for count in counts[:LISTED]]
+    listed = [f"{count['values']!r} ({count['counts']} rows)" for count in counts[:_LISTED]]
     more = len(counts) - len(listed)
     return ", ".join(listed + [f"{more} more"] * (more > 0)) or "no values"
 
@@ -241,3 +245,91 @@ def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str,
         if name in table.column_names:
             columns[f"{name}{suffix}"] = table[name].take(chosen)
     return columns
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Samples that are left out, as they lack a file."""
+
+    count: int
+    """Number of them."""
+    of: int
+    """Number of all samples, with them."""
+    missing: Mapping[str, int]
+    """Number of them that lack each part."""
+
+    @classmethod
+    def by(
+        cls, kept: NDArray[np.bool_], present: NDArray[np.bool_], parts: Sequence[str]
+    ) -> Dropped:
+        """Count them by which samples are kept, shape (n,), and which parts exist, (parts, n)."""
+        dropped = present.any(axis=0) & ~kept  # no sample is where no file is
+        lacking = (~present[:, dropped]).sum(axis=1).tolist()
+        return cls(
+            int(dropped.sum()), int((dropped | kept).sum()), dict(zip(parts, lacking, strict=True))
+        )
+
+    def __str__(self) -> str:
+        """Describe them in a line."""
+        listed = [f"{part} is missing in {count}" for part, count in self.missing.items() if count]
+        if (more := len(listed) - _LISTED) > 0:
+            listed[_LISTED:] = [f"and so on for {more} more"]
+        return f"{self.count} of {self.of} samples dropped: {', '.join(listed)}"
+
+    def log(self) -> None:
+        """Write the line, as a warning if they are more than half."""
+        if self.count:
+            level = logging.WARNING if 2 * self.count > self.of else logging.INFO
+            logger.log(level, "%s; a larger tolerance or missing='keep' keeps more", self)
+
+
+def log_skipped(
+    table: pa.Table,
+    time: str,
+    belonging: Sequence[NDArray[np.bool_]],
+    timed: NDArray[np.bool_],
+    channels: Sequence[ChannelFiles],
+    files: NDArray[np.int64],
+) -> None:
+    """Write a line for each reason for which rows are in no sample.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows, n of them.
+    time : str
+        Name of the column of times.
+    belonging : sequence of numpy.ndarray
+        For each channel, shape (n,), which rows are of it.
+    timed : numpy.ndarray
+        Shape (n,), which rows have a time.
+    channels : sequence of ChannelFiles
+        The rows that were searched.
+    files : numpy.ndarray
+        Rows of the samples, -1 for missing ones; any shape.
+    """
+    wanted = np.logical_or.reduce(belonging)
+    searched = _mask(len(wanted), (channel.rows for channel in channels))
+    used = _mask(len(wanted), [files[files >= 0]])
+    same = f"they have the {time!r} of another row of their channel"
+    for level, why, rows in (
+        (logging.WARNING, f"they have no {time!r}", wanted & ~timed),
+        (logging.WARNING, same, wanted & timed & ~searched),
+        # As many as the tolerance, the cadence and `missing` ask for.
+        (logging.INFO, "they are the nearest file of none that is kept", searched & ~used),
+    ):
+        if count := int(rows.sum()):
+            first = printable(table["path"][int(rows.argmax())])
+            logger.log(
+                level,
+                "%d of %d rows are in no sample: %s, the first: %s",
+                *(count, wanted.sum(), why, first),
+            )
+
+
+def _mask(count: int, chosen: Iterable[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Return which of so many rows are chosen."""
+    mask = np.zeros(count, bool)
+    for rows in chosen:
+        mask[rows] = True
+    return mask

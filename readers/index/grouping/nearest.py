@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Channel:
+class ChannelFiles:
     """Files of one channel, in order of time."""
 
     times: NDArray[np.int64]

@@ -15,7 +15,7 @@ from readers.index.classes import (
     without_classes,
 )
 from readers.index.grouping.frames import common_frames, with_frames
-from readers.index.lists.arrays import column_of_arrays, holds_arrays
+from readers.index.list_columns import column_of_arrays, holds_arrays
 from readers.index.rows.windows import CORNERS, window_size_of, with_window_size
 from readers.values import check_bool
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
-from readers.index.arrow_file import store
+from readers.index.index_file import store_columns
 from readers.messages import printable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class RunningWeights:
         _, exponent = np.frexp(weights.max())
         # A power of two changes no ratio, and no sum overflows.
         sums = np.cumsum(np.ldexp(weights, -exponent))
-        self._sums = store({"sums": sums})["sums"]
+        self._sums = store_columns({"sums": sums})["sums"]
 
     def __len__(self) -> int:
         return self._sums.num_rows

@@ -1,20 +1,21 @@
-"""Conditions on the columns of a table: SQL expressions, which DuckDB evaluates."""
+"""Choose rows: by their numbers, or by a condition."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.fact_table import column_name
-from readers.index.rows.repeatable import check_repeatable
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+    from numpy.typing import ArrayLike
 
 _ROW = "\ue000"
 """Column of row numbers: DuckDB proposes names that are alike, and nothing is like this one."""
@@ -29,6 +30,26 @@ _DUCKDB_CONFIG = {
 }
 # Nor the time zone of the machine, by which dates are compared with times of a time zone.
 _SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
+
+
+def selected(table: pa.Table, rows: ArrayLike) -> pa.Table:
+    """Return rows by their numbers, or a mask, see `readers.index.table.Index.select`."""
+    import pyarrow as pa
+
+    chosen, count = np.asarray(rows), table.num_rows
+    if chosen.dtype == bool and chosen.ndim > 0:
+        if chosen.shape != (count,):
+            raise ValueError(f"a mask must have shape ({count},), got {chosen.shape}")
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
+        what = rows if chosen.ndim == 0 else f"{chosen.dtype} of shape {chosen.shape}"
+        raise TypeError(
+            "select takes row numbers, integers of shape (k,), or a mask, bools of shape "
+            f"({count},); got {what!s}"
+        )
+    for place in np.flatnonzero((chosen < 0) | (chosen >= count))[:1]:
+        raise IndexError(f"row numbers must lie in [0, {count}), got {chosen[place]}")
+    return table.take(pa.array(chosen, pa.int64()))
 
 
 def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
@@ -164,3 +185,62 @@ def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
             quoted = '"' + name.replace('"', '""') + '"'
             replaced.append(f"nullif({quoted}, 'nan'::{kind}) AS {quoted}")
     return archive.project(f"* REPLACE ({', '.join(replaced)})") if replaced else archive
+
+
+# ---- Whether a condition finds the same rows each time -------------------------------------------
+
+# All names in the condition, however it is written. Each SELECT has a sample, null or not.
+_PARSED = """
+    SELECT list_transform(parsed ->> '$..function_name', lambda name: lower(name)),
+        list_transform(parsed ->> '$..column_names[0]', lambda name: lower(name)),
+        parsed ->> '$..sample'
+    FROM (SELECT json_serialize_sql('SELECT ' || ?) AS parsed)
+"""
+# Of macros and table functions, stability is null; the latter may ask for anything, as query().
+_FUNCTIONS = """
+    SELECT function_name, string_agg(macro_definition, ' '),
+        bool_or(stability <> 'CONSISTENT') OR bool_and(function_type LIKE 'table%')
+    FROM duckdb_functions() GROUP BY function_name
+"""
+_BARE = {
+    *("current_date", "current_localtime", "current_localtimestamp", "current_time"),
+    *("current_timestamp", "localtime", "localtimestamp"),
+}
+"""Functions that need no parentheses."""
+_OTHERS = {
+    "age",  # of one time, which is compared with the current date
+    "reservoir_quantile",
+    *_BARE,
+}
+"""Functions that DuckDB calls consistent, or does not list."""
+
+
+def check_repeatable(
+    where: str, columns: Sequence[str], connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Raise ValueError if a valid condition samples, or calls what may give other values later."""
+    functions, names, samples = connection.execute(_PARSED, [where]).fetchall()[0]
+    functions += _BARE.intersection(names).difference(map(str.lower, columns))
+    unstable = sorted(_unstable().intersection(functions))
+    found = [f"{name}()" for name in unstable]
+    if set(samples) != {None}:
+        found.append("SAMPLE")
+    if found:
+        raise ValueError(
+            f"where {where!r}: {', '.join(found)} may give other rows each time: Index.split "
+            "divides rows in a way that can be repeated, and Index.select takes row numbers"
+        )
+
+
+@cache
+def _unstable() -> set[str]:
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        functions = connection.execute(_FUNCTIONS).fetchall()
+    unstable = _OTHERS | {name for name, _, is_unstable in functions if is_unstable} - {"unnest"}
+    return unstable | {
+        name
+        for name, macro, _ in functions
+        if unstable.intersection(re.findall(r"\w+", macro or ""))
+    }

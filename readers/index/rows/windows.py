@@ -1,20 +1,19 @@
-"""Windows of the rows of an Index: the size of all, in the metadata of its table, and grids."""
+"""Rows for parts of images: planes, and the windows of a grid; and the size of all windows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.schema import check_column
+from readers.index.schema import check_column, part_names
 from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 CORNERS = ("y", "x")
 """Columns of the first row and column of each window."""
@@ -119,3 +118,22 @@ def _starts(size: int, pixels: int, step: int) -> NDArray[np.int64]:
     starts = np.arange(0, size - pixels + 1, step)
     last = size - pixels
     return starts if starts[-1] == last else np.append(starts, last)
+
+
+# ---- Planes --------------------------------------------------------------------------------------
+
+
+def plane_rows(table: pa.Table, planes: Iterable[int]) -> pa.Table:
+    """Return a row for each plane of each row, see `readers.index.table.Index.each_plane`."""
+    import pyarrow as pa
+
+    numbers = [*planes] if isinstance(planes, Iterable) else []
+    if not numbers or not all(is_integer(number, 0) for number in numbers):
+        raise ValueError(
+            f"planes must be one or more integers from 0 on, in a list, got {planes!r}"
+        )
+    if "plane" in table.column_names or part_names(table):
+        raise ValueError("the rows must be single files without a column 'plane'")
+    count = table.num_rows
+    rows = table.take(pa.array(np.repeat(np.arange(count), len(numbers))))
+    return rows.append_column("plane", pa.array(np.tile(np.array(numbers, np.int64), count)))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from readers.index.containers.columns import Span, container_table, value_column
 from readers.index.containers.formats import is_image
-from readers.index.containers.left_out import LeftOut
 from readers.index.containers.lmdb.pages import Pages
 from readers.index.containers.protobuf import Field, fields, signed
+from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ class _Image(NamedTuple):
     label: int | None
 
 
-def lmdb_table(place: Place, left_out: LeftOut) -> pa.Table:
+def lmdb_table(place: Place, left_out: Skipped) -> pa.Table:
     """Return the table of a file, see `readers.index.table.Index.from_lmdb`."""
     keys: list[str] = []
     images: list[_Image] = []

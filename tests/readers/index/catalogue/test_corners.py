@@ -5,7 +5,7 @@ from astropy.nddata import Cutout2D, NoOverlapError
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from readers.index.catalogue.corners import Corners, corners_of
+from readers.index.catalogue.cutouts import Corners, corners_of
 from readers.sampling.row_window import Outside
 
 side = st.integers(1, 12)

@@ -23,9 +23,9 @@ from webdataset.tariterators import group_by_keys, tar_file_expander
 from readers import Index
 from readers.index.containers.forward import ForwardReader
 from readers.index.containers.kinds import Tar
-from readers.index.containers.left_out import LeftOut
 from readers.index.containers.tables import container_paths, containers_table
-from readers.index.containers.tar.members import members
+from readers.index.containers.tar import members
+from readers.index.skipped import Skipped
 from readers.places.opener import LOCAL
 
 
@@ -326,12 +326,12 @@ def test_a_sample_of_bad_text_is_left_out_and_named(
     for shard in "01":
         named = ((f"{n}.{e}", t) for n in range(3) for e, t in (("jpg", b"1"), (ext, texts[n])))
         pack(tmp_path / f"{shard}.tar", named)
-    left_out = LeftOut()
-    made = containers_table(Tar(), str(tmp_path), left_out=left_out).to_pylist()
+    skipped = Skipped()
+    made = containers_table(Tar(), str(tmp_path), skipped=skipped).to_pylist()
     assert [row["key"] for row in made] == ["0", "2"] * 2
     assert all(str(row["json_label" if ext == "json" else ext]) == "1" for row in made)
-    assert [name for name, _ in left_out.rejected] == [f"{tmp_path}/{n}.tar: 1" for n in "01"]
-    assert all(f"1.{ext}" in reason for _, reason in left_out.rejected)
+    assert [name for name, _ in skipped.rejected] == [f"{tmp_path}/{n}.tar: 1" for n in "01"]
+    assert all(f"1.{ext}" in reason for _, reason in skipped.rejected)
     assert f"{tmp_path}/0.tar: 1: '1.{ext}'" in caplog.text
 
 

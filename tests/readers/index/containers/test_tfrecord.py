@@ -16,7 +16,7 @@ from tfrecord.reader import tfrecord_loader
 
 from readers.index.containers.kinds import TFRecord
 from readers.index.containers.tables import containers_table
-from readers.index.containers.tfrecord.example import features, values_of
+from readers.index.containers.tfrecord import features, values_of
 
 JPEG = b"\xff\xd8\xff"
 Record = Mapping[str, tuple[Any, str]]

@@ -97,27 +97,19 @@ def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(column).fill_null(0).to_numpy()
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-    items, width = pc.list_flatten(column), None
-    if is_lists(items.type):
-        widths = np.unique(pc.list_value_length(items).fill_null(-1).to_numpy())
-        if len(widths) > 1:
-            raise TypeError(
-                f"column {name!r} must hold lists of equally many numbers in its lists, got "
-                f"{', '.join(map(str, widths.tolist()))} (-1: null)"
-            )
-        kind = items.type
-        width = kind.list_size if pa.types.is_fixed_size_list(kind) else int(widths.sum())
+    width = width_of(name, column)
+    items = pc.list_flatten(column)
+    if width is not None:
         items = pc.list_flatten(items)
     if pa.types.is_null(items.type) and not len(items):
         items = items.cast(pa.float32())
-    if not is_number(items.type) or items.null_count:
-        found = f"{items.null_count} nulls in them" if items.null_count else str(column.type)
-        raise TypeError(f"column {name!r} must hold lists of numbers, got {found}")
+    if not is_number(items.type):
+        raise TypeError(f"column {name!r} must hold lists of numbers, got {column.type}")
     values = pa.array(np.ascontiguousarray(items.to_numpy()))
     if width is not None:
         values = pa.FixedSizeListArray.from_arrays(values, width or 1)
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy()
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 

@@ -15,7 +15,7 @@ HIDDEN = "files and folders, as their names begin with a dot"
 
 
 @dataclass
-class LeftOut:
+class Skipped:
     """Counts of what is left out, by reason, with the first example of each."""
 
     counts: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class LeftOut:
         self.add(reason, f"{name}: {error}")
         self.rejected.append((name, str(error)))
 
-    def add_all(self, other: LeftOut) -> None:
+    def add_all(self, other: Skipped) -> None:
         """Count what another container leaves out."""
         self.rejected += other.rejected
         for reason, (count, example) in other.counts.items():
@@ -53,10 +53,10 @@ class LeftOut:
 
 def notes_or_null(column: str, found: Iterable[bytes | OSError | None]) -> list[bytes | None]:
     """Return the values of a column of notes; null for unreadable files, which the log counts."""
-    left_out, notes = LeftOut(), list[bytes | None]()
+    skipped, notes = Skipped(), list[bytes | None]()
     for each in found:
         if isinstance(each, OSError):
-            left_out.add(f"files of the column {column}, as they cannot be read", str(each))
+            skipped.add(f"files of the column {column}, as they cannot be read", str(each))
         notes.append(None if isinstance(each, OSError) else each)
-    left_out.log()
+    skipped.log()
     return notes

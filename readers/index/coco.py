@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from readers.index import schema
 from readers.index.classes import with_classes
-from readers.index.paths.absolute import check_local
+from readers.index.paths import check_local
 
 if TYPE_CHECKING:
     import pyarrow as pa

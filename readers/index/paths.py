@@ -1,8 +1,9 @@
-"""Check paths and URLs, and make relative paths absolute."""
+"""Paths and URLs of rows: ranges of numbers in them, checks, and where they begin."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from readers.index.columns import OTHER_PATH, PART
@@ -129,3 +130,17 @@ def check_local(path: str) -> None:
     if is_url(path):
         raise ValueError(f"{printable(path)} is a URL, expected a local path: copy the files")
     check_path(path)
+
+
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+def expanded(text: str) -> list[str]:
+    """Return a text for each number of each range in it, with as many digits as the first has."""
+    found = _BRACES.search(text)
+    if found is None:
+        return [text]
+    first, last = found.groups()
+    begin, rest = text[: found.start()], expanded(text[found.end() :])
+    numbers = (f"{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
+    return [f"{begin}{number}{end}" for number in numbers for end in rest]

@@ -1,9 +1,10 @@
-"""The images of an Index, and which of them each object of a catalogue names."""
+"""The images of an Index: which of them each object of a catalogue names, and their HDUs."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.errors import ReadError
 from readers.index.catalogue.tables import Objects
 from readers.index.schema import holds_text, whole_numbers
 from readers.places.opener import LOCAL, Places
+from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Image = tuple[str, int]
+ImageKey = tuple[str, int]
 """Path and HDU; -1 for the first HDU that holds an image, or a file that has none."""
 
 
@@ -28,7 +31,7 @@ class Images:
 
     table: pa.Table
     """A row for each image or plane."""
-    images: list[Image]
+    images: list[ImageKey]
     """The images, in the order of their first rows."""
     numbers: NDArray[np.int64]
     """Number of the image of each row of the table."""
@@ -40,7 +43,7 @@ class Images:
         """Return the images of a table."""
         has_hdus = "hdu" in table.column_names
         hdus = whole_numbers(table["hdu"]) if has_hdus else np.full(len(table), -1)
-        found: dict[Image, int] = {}
+        found: dict[ImageKey, int] = {}
         named = zip(table["path"].to_pylist(), hdus.tolist(), strict=True)
         numbers = [found.setdefault(image, len(found)) for image in named]
         return cls(table, list(found), np.array(numbers, np.int64), places)
@@ -209,3 +212,75 @@ class _Files:
                 f"this name, e.g. {several[0]} and {several[1]}: write their whole paths"
             )
         return self._numbers[several[0]] if several else -1
+
+
+# ---- Rows for several HDUs of each file ----------------------------------------------------------
+
+
+def with_hdus(
+    table: pa.Table, hdus: int | str | Sequence[int | str], places: Places
+) -> tuple[pa.Table, dict[str, str]]:
+    """Return a table with a row for each of these HDUs of each row, in a column ``hdu``.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Without a column ``hdu``.
+    hdus : int, str or sequence of these
+        Numbers, and EXTNAMEs with ``*`` for any characters.
+    places : Places
+        Opens the files.
+
+    Returns
+    -------
+    table : pyarrow.Table
+    bad : dict of str to str
+        Why a file is left out, by its path: it cannot be read, or lacks one of the HDUs.
+
+    Raises
+    ------
+    ValueError
+        If the table has a column ``hdu``, these are no HDUs, or no file is left.
+    """
+    import pyarrow as pa
+
+    from readers.fits.metadata import image_metadata
+
+    if "hdu" in table.column_names:
+        raise ValueError("hdus= is for images without a column 'hdu'; these have one")
+    wanted = list(hdus) if isinstance(hdus, Sequence) and not isinstance(hdus, str) else [hdus]
+    if not wanted or not all(isinstance(one, str) or is_integer(one, 0) for one in wanted):
+        raise ValueError(f"hdus must be 0 or more, an EXTNAME, or several of these, got {hdus!r}")
+    bad: dict[str, str] = {}
+    rows, numbers = [], []
+    for row, path in enumerate(table["path"].to_pylist()):
+        try:
+            found = image_metadata(places.at(path), hdus=wanted)
+        except ReadError as error:
+            bad[path] = error.reason
+            continue
+        rows += [row] * len(found)
+        numbers += [facts["hdu"] for facts in found]
+    if not rows:
+        path, reason = next(iter(bad.items()))
+        raise ValueError(f"none of {len(bad)} files has such HDUs, the first: {path}: {reason}")
+    return table.take(pa.array(rows)).add_column(1, "hdu", pa.array(numbers, pa.int64())), bad
+
+
+def not_searched(images: Images) -> str:
+    """Return a hint if the first file has images beside the one that was searched; else ''."""
+    from readers.fits.metadata import ALL, image_metadata
+
+    path, hdu = images.images[0]
+    if hdu >= 0:
+        return ""
+    try:
+        numbers = [str(facts["hdu"]) for facts in image_metadata(images.places.at(path), hdu=ALL)]
+    except ReadError:  # as the image itself, which is told
+        return ""
+    if len(numbers) == 1:
+        return ""
+    return (
+        f"of each file only the first image was searched, and {path} has images in HDUs "
+        f"{', '.join(numbers)}: hdus= searches others, by numbers or EXTNAMEs"
+    )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from readers import Index, ReadError
 from readers.contract import Row
-from readers.index import arrow_file, schema
+from readers.index import index_file, schema
 
 PATHS = ["/a.fits", "/é ü/💥.fits", "/c", "/d", "/e", "/f", "/g"]
 
@@ -28,7 +28,7 @@ PATHS = ["/a.fits", "/é ü/💥.fits", "/c", "/d", "/e", "/f", "/g"]
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     # Private, as no user needs it: a batch has 512 MiB, and a test of several would need GBs.
-    monkeypatch.setattr(arrow_file, "_BATCH_BYTES", 80)  # one to four rows
+    monkeypatch.setattr(index_file, "_BATCH_BYTES", 80)  # one to four rows
 
 
 @pytest.fixture
@@ -378,11 +378,11 @@ def test_parquet_under_a_name_of_arrow(tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_table: pa.Table, path: str) -> None:
+    def fail(_table: pa.Table, path: str, _digest: str) -> None:
         Path(path).write_bytes(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(arrow_file, "write", fail)
+    monkeypatch.setattr(index_file, "_write", fail)
     with pytest.raises(OSError, match="disk full"):
         Index.from_paths(["/x"]).save(file)
     assert len(Index.load(file)) == 7

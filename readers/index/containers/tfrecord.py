@@ -5,13 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from readers.index.containers.columns import Span, container_table, span_columns, value_column
 from readers.index.containers.formats import as_text
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
-from readers.index.containers.left_out import LeftOut
-from readers.index.containers.tfrecord.example import Feature, features, values_of
+from readers.index.containers.protobuf import Field, fields, signed, varint
+from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +27,7 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def tfrecord_table(
-    place: Place, image: str, columns: Mapping[str, str] | None, left_out: LeftOut
+    place: Place, image: str, columns: Mapping[str, str] | None, skipped: Skipped
 ) -> pa.Table:
     """Return the table of a file, see `readers.index.table.Index.from_tfrecord`.
 
@@ -37,14 +39,14 @@ def tfrecord_table(
         Feature that holds the encoded image.
     columns : mapping of str to str, optional
         Names of columns by features; None for all features.
-    left_out : LeftOut
+    skipped : Skipped
         To count what is left out.
     """
     spans: list[Span] = []
     numbers: list[int] = []
     found: dict[str, _Values] = {}
     known = set[str]()
-    for number, (start, message) in enumerate(_readable(place, left_out)):
+    for number, (start, message) in enumerate(_readable(place, skipped)):
         try:
             if message is None:
                 raise ValueError("the checksum of its data does not agree")
@@ -53,12 +55,12 @@ def tfrecord_table(
             values = {name: values_of(message, of_record[name]) for name in wanted}
         except ValueError as error:
             name = f"{place.name} at {start}"
-            left_out.reject("records of TFRecord that are damaged or no Example", name, error)
+            skipped.reject("records of TFRecord that are damaged or no Example", name, error)
             continue
         encoded = values.pop(image, None)
         known |= of_record.keys() - {image}
         if encoded is None or not encoded.is_single_bytes:
-            left_out.add(
+            skipped.add(
                 f"records without an image in feature {image!r}", f"{place.name} at {start}"
             )
             continue
@@ -73,7 +75,7 @@ def tfrecord_table(
         )
     others: dict[str, pa.Array] = {}
     for name, of_rows in found.items():
-        made = of_rows.columns(columns[name] if columns else name, len(spans), place.name, left_out)
+        made = of_rows.columns(columns[name] if columns else name, len(spans), place.name, skipped)
         if twice := others.keys() & made.keys():
             raise ValueError(
                 f"{place.name}: features make two columns {min(twice)!r}; give others in columns="
@@ -82,12 +84,12 @@ def tfrecord_table(
     return container_table(place, spans, numbers, others)
 
 
-def _readable(place: Place, left_out: LeftOut) -> Iterator[tuple[int, bytes | None]]:
+def _readable(place: Place, skipped: Skipped) -> Iterator[tuple[int, bytes | None]]:
     """Yield `records`, up to a damage that hides those behind it."""
     try:
         yield from records(ForwardReader(place))
     except Damage as error:
-        left_out.reject(
+        skipped.reject(
             "TFRecord files that are damaged or cut off, with what is behind", place.name, error
         )
 
@@ -161,7 +163,7 @@ class _Values:
             ]
         self.by_row[row] = values
 
-    def columns(self, name: str, count: int, path: str, left_out: LeftOut) -> dict[str, pa.Array]:
+    def columns(self, name: str, count: int, path: str, skipped: Skipped) -> dict[str, pa.Array]:
         """Return them as columns of `count` rows: of values, of lists, or of spans."""
         if all(len(values) < 2 for values in self.by_row.values()):
             singles = [next(iter(self.by_row.get(row, ())), None) for row in range(count)]
@@ -173,7 +175,7 @@ class _Values:
             return found
         flat = [value for row in range(count) for value in self.by_row.get(row, ())]
         if any(isinstance(value, Span) for value in flat):
-            left_out.add(f"lists of feature {name!r}, with values that are no text", path)
+            skipped.add(f"lists of feature {name!r}, with values that are no text", path)
             return {}
         import numpy as np
         import pyarrow as pa
@@ -181,3 +183,64 @@ class _Values:
         lengths = [len(self.by_row.get(row, ())) for row in range(count)]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         return {name: pa.LargeListArray.from_arrays(offsets, value_column(flat))}
+
+
+# ---- Features of Example messages, found without their definitions -------------------------------
+
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
+_FIRST, _SECOND = 1, 2
+"""Field 1 of an Example are its features, of these an entry, of an entry its name; field 2 of an
+entry is the feature."""
+
+
+class Feature(NamedTuple):
+    """Values of a feature."""
+
+    values: list[Any]
+    """Numbers, or a `Span` of the message for each value that is bytes."""
+    is_bytes: bool
+
+    @property
+    def is_single_bytes(self) -> bool:
+        """Whether it is one value of bytes."""
+        return self.is_bytes and len(self.values) == 1
+
+
+def features(message: bytes) -> Iterator[tuple[str, Field]]:
+    """Yield the names of the features of an Example, and where each is; ValueError if damaged."""
+    for part in fields(message, 0, len(message)):
+        if part.number != _FIRST:
+            continue
+        for entry in fields(message, part.start, part.stop):
+            name, feature = "", None
+            for found in fields(message, entry.start, entry.stop):
+                if found.number == _FIRST:
+                    name = message[found.start : found.stop].decode()
+                elif found.number == _SECOND:
+                    feature = found
+            if feature is not None:
+                yield name, feature
+
+
+def values_of(message: bytes, feature: Field) -> Feature:
+    """Return the values of a feature."""
+    for kind in fields(message, feature.start, feature.stop):
+        found = fields(message, kind.start, kind.stop)
+        if kind.number == _BYTES_LIST:
+            return Feature([Span(each.start, each.stop - each.start) for each in found], True)
+        if kind.number == _FLOAT_LIST:
+            packed = b"".join([message[each.start : each.stop] for each in found])
+            if len(packed) % 4:
+                raise ValueError("a list of floats is cut off")
+            return Feature(np.frombuffer(packed, "<f4").astype(float).tolist(), False)
+        if kind.number == _INT64_LIST:
+            return Feature([number for each in found for number in _integers(message, each)], False)
+    return Feature([], False)
+
+
+def _integers(message: bytes, field: Field) -> Iterator[int]:
+    """Yield the numbers of a packed list, or one that stands alone."""
+    at = field.start
+    while at < field.stop:
+        value, at = varint(message, at)
+        yield signed(value)

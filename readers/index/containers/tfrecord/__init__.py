@@ -1,1 +1,0 @@
-"""Records of TFRecord files."""

@@ -1,1 +1,0 @@
-"""Columns of lists of numbers: boxes and labels, and where they come from."""

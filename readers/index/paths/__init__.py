@@ -1,1 +1,0 @@
-"""Paths and URLs of rows: checks, and where they begin."""
