@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from readers.cache.locks import locked
-from readers.places.cache.disk import DiskCache
-from readers.places.cache.folder import LOCKS
-from readers.places.cache.ranges import BLOCK, CELL
+from readers.places.cache.cells import BLOCK
+from readers.places.cache.disk import LEAST, DiskCache
+from readers.places.cache.room import LOCKS
 
-DATA = random.Random(7).randbytes(2 * CELL + 12345)
+DATA = random.Random(7).randbytes(2 * LEAST + 12345)
 KEY = "s3://bucket/a.fits#etag"
 
 
@@ -32,7 +32,9 @@ class Origin:
         return [self.data[start:stop] for start, stop in ranges]
 
     def read(self, cache: DiskCache, start: int, stop: int) -> bytes:
-        return cache.read(self.key, len(self.data), start, stop, self)
+        buffer = bytearray(max(0, min(stop, len(self.data)) - start))
+        cache.fill(self.key, len(self.data), [(start, memoryview(buffer))], self)
+        return bytes(buffer)
 
     def read_random(self, cache: DiskCache, draws: random.Random) -> None:
         """Read a random range of up to 1 MB; raise ValueError at a wrong byte."""
@@ -42,20 +44,16 @@ class Origin:
             raise ValueError(f"wrong bytes between {start} and {stop} of {self.key}")
 
 
-def segments(folder: Path) -> list[Path]:
-    """List the segments of a cache, those too that are being written."""
-    return sorted(path for path in folder.glob("*/*") if path.is_file())
+def cell_files(folder: Path) -> list[Path]:
+    """List the files of the cells of a cache."""
+    return sorted(path for path in folder.glob("??/*") if path.is_file())
 
 
 def used(folder: Path) -> int:
-    """Return the bytes that the segments of a cache take, while none is added or evicted."""
+    """Return the bytes that the cells of a cache take, while none is added or evicted."""
     with locked(f"{folder}/{LOCKS}", 0, 1, patience_s=60):
-        while True:
-            try:
-                sizes = [path.stat().st_size for path in segments(folder)]
-            except FileNotFoundError:  # it was renamed
-                continue
-            return sum(-(-size // BLOCK) * BLOCK for size in sizes)
+        sizes = [path.stat().st_size for path in cell_files(folder)]
+        return sum(-(-size // BLOCK) * BLOCK for size in sizes)
 
 
 def main(folder: str, nbytes: str, seed: str, count: str, log: str) -> None:
