@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from readers.index.containers.lmdb.values import lmdb_table
+from readers.index.containers.lmdb import lmdb_table
 from readers.index.containers.recordio import recordio_table
 from readers.index.containers.tar import tar_table
 from readers.index.containers.tfrecord import tfrecord_table

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.index.containers.kinds import LMDB
-from readers.index.containers.lmdb.pages import Pages
+from readers.index.containers.lmdb import Pages
 from readers.index.containers.tables import containers_table
 from readers.places.opener import LOCAL
 
