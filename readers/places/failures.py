@@ -14,6 +14,8 @@ _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
 """Addresses that clients without credentials ask for them."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
+_DEBUG = "Debug source:"
+"""Begin of what obstore adds to a message."""
 _ANONYMOUS = "or give anonymous=True for a public bucket"
 _OTHER_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
 _HEADER = re.compile(r"(Content-Length|Content-Range) header|for (CONTENT_RANGE) header", re.I)
@@ -115,7 +117,8 @@ def _reason(
         how = "set GOOGLE_APPLICATION_CREDENTIALS" if url.startswith("gs://") else aws
         return NoAccessError, f"there are no credentials: {how}, {_ANONYMOUS}"
     if name == "UnauthenticatedError" and "credential provider" in text:
-        return NoAccessError, printable(text.rpartition("RuntimeError: ")[2])[:_MOST_CHARACTERS]
+        words = text.partition(_DEBUG)[0].rpartition("RuntimeError: ")[2]
+        return NoAccessError, printable(words.strip())[:_MOST_CHARACTERS]
     if name == "NotSupportedError" or "non-partial response" in text:
         return StorageError, f"the server does not send ranges of bytes: {_ANOTHER_SERVER}"
     if ranges := _OTHER_RANGE.search(text):
@@ -160,7 +163,7 @@ def _reason(
         )
     if "IncompleteBody" in text or "body error" in text:
         return NoAnswerError, "the answer was cut off, each time"
-    words = printable(text.partition("Debug source:")[0].strip())[:_MOST_CHARACTERS]
+    words = printable(text.partition(_DEBUG)[0].strip())[:_MOST_CHARACTERS]
     return StorageError, f"{name}: {words}"
 
 

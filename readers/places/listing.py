@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from readers.places.failures import requesting
+from readers.places.failures import NoBucketError, requesting
 from readers.places.remote import RemotePlace
 from readers.places.storage import Storage
 from readers.places.stores import store_of, waited
@@ -67,15 +67,16 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
     known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
     if is_pattern and not found:
         raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")
-    if not found and key.endswith("/"):
-        raise FileNotFoundError(f"{known}there is no such object, and none below it: {url!r}")
     if not found and key:
+        missing = f"{known}there is no such object, and none below it: {url!r}"
+        if key.endswith("/"):
+            raise FileNotFoundError(missing)
         try:
             yield object_at(url, storage)
-        except FileNotFoundError as error:
-            missing = "there is no such object"
-            below = str(error).replace(missing, f"{missing}, and none below it", 1)
-            raise FileNotFoundError(f"{known}{below}") from None
+        except NoBucketError:
+            raise
+        except FileNotFoundError:
+            raise FileNotFoundError(missing) from None
 
 
 def _pattern(key: str) -> re.Pattern[str]:

@@ -14,7 +14,7 @@ class Storage:
     """Settings for requests of objects on S3, Google Cloud Storage and web servers.
 
     Credentials are not among the settings. Each process takes them from the environment (such as
-    ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from ``~/.aws/credentials``, or
+    ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from a profile in ``~/.aws``, or
     from the metadata of its instance, so that no pickle, state or log holds them.
 
     Raises
@@ -31,8 +31,8 @@ class Storage:
     region: str | None = None
     """AWS region of the bucket; by default AWS_REGION, else that of the profile, else us-east-1."""
     profile: str | None = None
-    """Section of ``~/.aws/credentials`` and ``~/.aws/config``; by default AWS_PROFILE, else
-    "default"."""
+    """Profile in ``~/.aws``: keys, a role, single sign-on, or another way that boto3 knows; by
+    default AWS_PROFILE, else "default"."""
     retries: int = 10
     """How often a request is tried again after errors 5xx and 429, lost connections and missing
     answers. Pauses grow from 0.1 s to 1 s."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from readers.places.failures import StorageError
+from readers.places.failures import NoAccessError, StorageError
 from readers.places.storage import Storage
 from readers.places.threads import DaemonThreads
 
@@ -29,6 +28,13 @@ _KEYS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 """Environment variables with credentials for AWS that obstore knows."""
+_FILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
+}
+"""Files with profiles, and the variables that name others."""
+_LIFETIME = timedelta(minutes=10)
+"""Time for which credentials of a profile are used: botocore renews them before less is left."""
 _GOOGLE_KEYS = (
     *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
     "GOOGLE_SERVICE_ACCOUNT_KEY",
@@ -151,15 +157,15 @@ def endpoint_of(storage: Storage) -> str:
 
 
 def _of_s3(storage: Storage) -> dict[str, Any]:
-    profile = _Profile(storage.profile or os.environ.get("AWS_PROFILE", "default"))
+    profile = _profile(storage)
     region = _environment("AWS_REGION", "AWS_DEFAULT_REGION")
     found: dict[str, Any] = {
-        "region": storage.region or region or profile.get("region"),
-        "endpoint": endpoint_of(storage) or profile.get("endpoint_url"),
+        "region": storage.region or region or profile.settings.get("region"),
+        "endpoint": endpoint_of(storage) or profile.settings.get("endpoint_url"),
         "skip_signature": storage.anonymous or None,
     }
-    in_files = not _environment(*_KEYS) and profile.get("aws_access_key_id")
-    if not storage.anonymous and (storage.profile is not None or in_files):
+    has_credentials = not _environment(*_KEYS) and profile.credentials is not None
+    if not storage.anonymous and (storage.profile is not None or has_credentials):
         found["credential_provider"] = profile
     return {name: value for name, value in found.items() if value is not None}
 
@@ -168,40 +174,58 @@ def _environment(*names: str) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
+def _profile(storage: Storage) -> _Profile:
+    """Return a profile of the AWS command line tool; an empty one if none is there.
+
+    What it may say, as single sign-on and roles, is left to botocore.
+    """
+    name = storage.profile or os.environ.get("AWS_PROFILE", "default")
+    files = (os.environ.get(variable, path) for variable, path in _FILES.items())
+    if not any(Path(file).expanduser().exists() for file in files):
+        return _Profile(name, {}, None)
+    try:
+        from botocore.exceptions import BotoCoreError, ProfileNotFound
+        from botocore.session import Session
+    except ImportError as error:
+        raise ImportError(
+            "reading profiles of ~/.aws needs botocore: pip install 'dali-pipelines[remote]'"
+        ) from error
+    session = Session(profile=storage.profile)
+    try:
+        settings = session.get_scoped_config()
+        resolver = session.get_component("credential_provider")
+        for instance in ("container-role", "iam-role"):  # obstore asks it, if there is no profile
+            resolver.remove(instance)
+        return _Profile(name, settings, session.get_credentials())
+    except ProfileNotFound:
+        return _Profile(name, {}, None)
+    except BotoCoreError as error:
+        raise NoAccessError(f"profile {name!r} of ~/.aws: {error}") from error
+
+
 class _Profile:
-    """Credentials of a profile of the AWS command line tool; pickles hold only its name."""
+    """A profile of the AWS command line tool; obstore calls it for credentials."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def get(self, key: str) -> str | None:
-        """Return a setting of the profile."""
-        home = Path.home() / ".aws"
-        files = {
-            os.environ.get("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"): self.name,
-            os.environ.get("AWS_CONFIG_FILE", home / "config"): (
-                self.name if self.name == "default" else f"profile {self.name}"
-            ),
-        }
-        for file, section in files.items():
-            parser = configparser.RawConfigParser()
-            parser.read(file)
-            if parser.has_option(section, key):
-                return parser.get(section, key)
-        return None
+    def __init__(self, name: str, settings: dict[str, Any], credentials: Any) -> None:
+        self.name, self.settings, self.credentials = name, settings, credentials
 
     def __call__(self) -> dict[str, Any]:
         """Return the credentials, as obstore asks for them."""
-        key, secret = self.get("aws_access_key_id"), self.get("aws_secret_access_key")
-        if not key or not secret:
+        if self.credentials is None:
             raise RuntimeError(
-                f"profile {self.name!r} has no aws_access_key_id and aws_secret_access_key in "
-                "~/.aws/credentials: put them into the environment, e.g. by "
-                f"'aws configure export-credentials --profile {self.name} --format env'"
+                f"profile {self.name!r} of ~/.aws has no credentials: it needs aws_access_key_id "
+                "and aws_secret_access_key, a role, or single sign-on ('aws configure sso')"
             )
+        try:
+            found = self.credentials.get_frozen_credentials()
+        except Exception as error:  # of any of the services that botocore asks
+            raise RuntimeError(
+                f"profile {self.name!r} of ~/.aws: {error}. For single sign-on, run "
+                f"'aws sso login --profile {self.name}'"
+            ) from error
         return {
-            "access_key_id": key,
-            "secret_access_key": secret,
-            "token": self.get("aws_session_token"),
-            "expires_at": None,
+            "access_key_id": found.access_key,
+            "secret_access_key": found.secret_key,
+            "token": found.token,
+            "expires_at": datetime.now(UTC) + _LIFETIME,
         }

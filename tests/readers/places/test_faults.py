@@ -5,6 +5,7 @@ The store is real, and a proxy before it does the harm.
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 import time
@@ -358,6 +359,51 @@ def test_profile_that_is_missing(
     s3.settings["profile"] = "missing"
     rejected(s3.row(), "profile 'missing'.*aws_access_key_id")
     assert not s3.proxy.requests
+
+
+def write_config(home: Path, text: str) -> None:
+    (home / ".aws").mkdir()
+    (home / ".aws/config").write_text(f"[profile other]\n{text}")
+
+
+def test_profile_with_a_program(
+    s3: Remote, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of the ways of botocore."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = {"Version": 1, "AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY}
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    write_config(tmp_path, f"credential_process = cat {tmp_path}/found.json\n")
+    s3.settings["profile"] = "other"
+    np.testing.assert_array_equal(read(s3.row()), crop())
+
+
+def test_profile_whose_sign_on_has_ended(
+    s3: Remote, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    write_config(
+        tmp_path,
+        "sso_session = lab\nsso_account_id = 1\nsso_role_name = reader\n"
+        "[sso-session lab]\nsso_region = us-east-1\nsso_start_url = https://a.awsapps.com/start\n",
+    )
+    rejected(s3.row(), "profile 'other' of ~/.aws: .*SSO")
+    assert not s3.proxy.requests
+
+
+def test_region_and_endpoint_of_a_profile(
+    s3: Remote, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    endpoint = f"http://127.0.0.1:{s3.proxy.port}"
+    write_config(tmp_path, f"region = eu-north-1\nendpoint_url = {endpoint}\n")
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    row = replace(s3.row(), places=Places(Storage()))
+    np.testing.assert_array_equal(read(row), crop())
+    assert "/eu-north-1/s3/" in s3.proxy.requests[0].headers["authorization"]
 
 
 # Many at once, and what is sent to other processes.
