@@ -1,14 +1,15 @@
 """Cells: 1 MiB of an object each, with a file for those of its blocks that were stored.
 
-A file begins with a table: for each block of the cell its slot, counted from 1, and a CRC-32; both
-are 0 while it is missing. The slots follow, of 4 KiB each, in the order in which blocks were
-stored. So the length of a file is what it takes on disk: the holes of a sparse file are not counted
-alike by all file systems.
+A file begins with the start of the machine in which it was made, and a table: for each block of the
+cell its slot, counted from 1, and a CRC-32; both are 0 while it is missing. The slots follow, of
+4 KiB each, in the order in which blocks were stored. So the length of a file is what it takes on
+disk: the holes of a sparse file are not counted alike by all file systems.
 
-Blocks enter the table once their bytes are written, and each read compares a CRC. So blocks that
-were half written when their process was killed, or the power failed, are missing. The CRC of a
-block is that of all blocks that were stored with it, up to its end: so a read of some that follow
-each other takes one comparison. The highest bit of a slot marks the first of these blocks.
+Blocks enter the table once their bytes are written, so that those of a process that was killed are
+missing. Since the machine was started, the system's page cache has both. What was stored before may
+be spoilt by a power cut: then each read compares a CRC. That of a block is for all blocks that were
+stored with it, up to its end, so that a read of some that follow each other takes one comparison.
+The highest bit of a slot marks the first of these blocks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,10 +56,10 @@ class Cell:
 
     @property
     def table_bytes(self) -> int:
-        """Length of the table in its file, before the first slot."""
-        return -(-self.nbytes // BLOCK) * _ENTRY.itemsize
+        """Length of what is before the first slot in its file."""
+        return (1 + -(-self.nbytes // BLOCK)) * _ENTRY.itemsize
 
-    def read(self, folder: str, start: int, buffer: memoryview) -> list[Piece]:
+    def read(self, folder: str, boot: bytes, start: int, buffer: memoryview) -> list[Piece]:
         """Fill a buffer with bytes of the cell, and return the parts that are missing.
 
         The file is removed if it is damaged: all are missing then.
@@ -68,7 +70,7 @@ class Cell:
         except FileNotFoundError:
             return [(start, buffer)]
         try:
-            gaps = self._read(file, start, buffer)
+            gaps = self._read(file, boot, start, buffer)
             if gaps is None:
                 with suppress(FileNotFoundError):
                     os.unlink(path)
@@ -79,40 +81,45 @@ class Cell:
             os.close(file)
         return gaps
 
-    def _read(self, file: int, start: int, buffer: memoryview) -> list[Piece] | None:
+    def _read(self, file: int, boot: bytes, start: int, buffer: memoryview) -> list[Piece] | None:
         """Fill a buffer, and return the parts that are missing; None if the file is damaged."""
         at, gaps = start - self.start, list[Piece]()
         stop = at + len(buffer)
         first, last = at // BLOCK, -(-stop // BLOCK)
-        before = min(first, 1)  # its CRC begins that of the first block
         size = _ENTRY.itemsize
-        table = os.pread(file, (before + last - first) * size, (first - before) * size)
-        if len(table) != (before + last - first) * size:  # it is being made
+        table = os.pread(file, (1 + last) * size, 0)
+        if len(table) != (1 + last) * size:  # it is being made
             return [(start, buffer)]
-        entries = np.frombuffer(table, _ENTRY)
-        crcs = entries["crc"].tolist()
-        for begin, end, slot in _runs(entries["slot"][before:].astype(np.int64)):
+        entries, is_of_boot = np.frombuffer(table, _ENTRY), table[:size] == boot
+        for begin, end, slot in _runs(entries["slot"][1 + first :].astype(np.int64)):
             low, high = (first + begin) * BLOCK, min((first + end) * BLOCK, self.nbytes)
             wanted = max(low, at), min(high, stop)
             part = buffer[wanted[0] - at : wanted[1] - at]
             if not slot:
                 gaps.append((self.start + wanted[0], part))
                 continue
+            position = self._position(slot % _FIRST)
+            if is_of_boot:
+                if os.preadv(file, [part], position + wanted[0] - low) != len(part):
+                    return None
+                continue
             head, tail = bytearray(wanted[0] - low), bytearray(high - wanted[1])
-            position = self.table_bytes + (slot % _FIRST - 1) * BLOCK
             found = os.preadv(file, [head, part, tail], position)
-            crc = 0 if slot & _FIRST else crcs[before + begin - 1]
+            crc = 0 if slot & _FIRST else int(entries["crc"][first + begin])  # of the block before
             for piece in (head, part, tail):
                 crc = crc32(piece, crc)
-            if found != high - low or crc != crcs[before + end - 1]:
+            if found != high - low or crc != entries["crc"][first + end]:
                 return None
         return gaps
 
-    def write(self, file: int, slot: int, start: int, data: memoryview) -> None:
-        """Write whole blocks of the cell into slots that follow each other, counted from 1."""
-        position, done = self.table_bytes + (slot - 1) * BLOCK, 0
+    def write(self, file: int, slot: int, data: memoryview) -> None:
+        """Write whole blocks into slots that follow each other, counted from 1."""
+        done = 0
         while done < len(data):
-            done += os.pwrite(file, data[done:], position + done)
+            done += os.pwrite(file, data[done:], self._position(slot) + done)
+
+    def enter(self, file: int, slot: int, start: int, data: memoryview) -> None:
+        """Enter blocks into the table, that were written."""
         crc, crcs = 0, []
         for at in range(0, len(data), BLOCK):
             crc = crc32(data[at : at + BLOCK], crc)
@@ -120,7 +127,19 @@ class Cell:
         entries = np.empty(len(crcs), _ENTRY)
         entries["slot"], entries["crc"] = range(slot, slot + len(crcs)), crcs
         entries["slot"][0] |= _FIRST
-        os.pwrite(file, entries.tobytes(), (start - self.start) // BLOCK * _ENTRY.itemsize)
+        os.pwrite(file, entries.tobytes(), (1 + (start - self.start) // BLOCK) * _ENTRY.itemsize)
+
+    def _position(self, slot: int) -> int:
+        return self.table_bytes + (slot - 1) * BLOCK
+
+
+def boot_id() -> bytes:
+    """Return what distinguishes this start of the machine; where that is unknown, this process."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return uuid.UUID(file.read().strip()).bytes[:8]
+    except (OSError, ValueError):
+        return os.urandom(8)
 
 
 def cells(key: str, size: int, start: int, stop: int) -> Iterator[tuple[Cell, int, int]]:

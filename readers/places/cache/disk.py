@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from readers.cache.locks import locked
-from readers.places.cache.cells import BLOCK, Piece, cells
+from readers.places.cache.cells import BLOCK, Piece, boot_id, cells
 from readers.places.cache.room import LOCKS, Room, prepare
 from readers.places.contract import too_short
 
@@ -61,7 +61,8 @@ class DiskCache:
         if nbytes < LEAST:
             raise ValueError(f"a cache has at least {LEAST} bytes, got {nbytes}")
         self.folder, self.nbytes = os.path.abspath(folder), nbytes
-        self._room = Room(self.folder, nbytes)
+        self._boot = boot_id()
+        self._room = Room(self.folder, nbytes, self._boot)
         self._lock, self._warned = threading.Lock(), False
         self._stores_from_s = 0.0
         try:
@@ -117,7 +118,8 @@ class DiskCache:
         try:
             for start, buffer in pieces:
                 for cell, first, end in cells(key, size, start, start + len(buffer)):
-                    gaps += cell.read(self.folder, first, buffer[first - start : end - start])
+                    part = buffer[first - start : end - start]
+                    gaps += cell.read(self.folder, self._boot, first, part)
         except OSError as error:
             self._warn(error)
             return list(pieces)

@@ -89,10 +89,13 @@ class Room:
         Folder of the cache.
     nbytes : int
         Bytes that its files may take, each rounded up to 4 KiB.
+    boot : bytes
+        What distinguishes this start of the machine.
     """
 
-    def __init__(self, folder: str, nbytes: int) -> None:
-        self._folder, self._nbytes, self._usage = folder, nbytes, f"{folder}/usage-{_boot_id()}"
+    def __init__(self, folder: str, nbytes: int, boot: bytes) -> None:
+        self._folder, self._nbytes, self._boot = folder, nbytes, boot
+        self._usage = f"{folder}/usage-{boot.hex()}"
 
     def put(self, cell: Cell, start: int, data: memoryview) -> bool:
         """Store whole blocks of a cell; return False if there is no room for them.
@@ -110,24 +113,35 @@ class Room:
             file = _opened(f"{self._folder}/{cell.name}")
             try:
                 status = os.fstat(file)
-                slot = max(0, -((cell.table_bytes - status.st_size) // BLOCK))
-                end = cell.table_bytes + slot * BLOCK + len(data)
+                if is_new := status.st_size < cell.table_bytes:
+                    os.ftruncate(file, 0)  # if it was cut off, its slots are used again
+                begin = cell.table_bytes if is_new else status.st_size
+                slot = 1 + -((cell.table_bytes - begin) // BLOCK)
+                end = cell.table_bytes + (slot - 1) * BLOCK + len(data)
                 self._resize(used, cell, file, end)
+                if is_new:
+                    os.pwrite(file, self._boot, 0)
             except BaseException:
                 os.close(file)
                 raise
         try:
-            cell.write(file, slot + 1, start, data)
+            try:
+                cell.write(file, slot, data)
+            except BaseException:
+                self._give_back(cell, file, begin, end)
+                raise
+            cell.enter(file, slot, start, data)
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # it was not read
-        except BaseException:
-            with suppress(OSError), self._counted() as used:
-                now = os.fstat(file)
-                if now.st_nlink and now.st_size == end:  # else evicted, or another stores more
-                    self._resize(used, cell, file, status.st_size)
-            raise
         finally:
             os.close(file)
         return True
+
+    def _give_back(self, cell: Cell, file: int, begin: int, end: int) -> None:
+        """Cut off slots that were not written, unless there are others after them."""
+        with suppress(OSError), self._counted() as used:
+            status = os.fstat(file)
+            if status.st_nlink and status.st_size == end:
+                self._resize(used, cell, file, begin)
 
     @contextmanager
     def _counted(self) -> Iterator[array[int]]:
@@ -237,11 +251,3 @@ def _opened(path: str) -> int:
 def _on_disk(nbytes: int) -> int:
     """Return the bytes that a file of a length takes."""
     return -(-nbytes // BLOCK) * BLOCK
-
-
-def _boot_id() -> str:
-    """Return what distinguishes this start of the machine, if that is known."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-    except OSError:
-        return "unknown"

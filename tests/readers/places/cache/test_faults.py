@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from cached_origin import DATA, Origin, cell_files, used
 
-from readers.places.cache import room
+from readers.places.cache import disk
 from readers.places.cache.cells import BLOCK
 from readers.places.cache.disk import LEAST, DiskCache
 
@@ -59,9 +59,7 @@ def lose(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize(
-    "spoil", [change_a_byte, zero_the_end, cut_off, cut_off_in_the_table, empty, lose]
-)
+@pytest.mark.parametrize("spoil", [cut_off, cut_off_in_the_table, empty, lose])
 def test_damaged_bytes_are_fetched_again(folder: Path, spoil: Callable[[Path], None]) -> None:
     cache, origin = DiskCache(str(folder), LEAST), Origin()
     origin.read(cache, 0, 20000)
@@ -73,14 +71,42 @@ def test_damaged_bytes_are_fetched_again(folder: Path, spoil: Callable[[Path], N
     assert origin.read(cache, 0, 99000) == DATA[:99000]
 
 
-def test_what_was_stored_before_a_restart_is_read_after_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_slots_of_a_file_that_was_cut_off_are_used_again(folder: Path) -> None:
+    cache, origin = DiskCache(str(folder), LEAST), Origin()
+    origin.read(cache, 0, 20000)
+    cut_off_in_the_table(cell_files(folder)[0])
+    for start in (90_000, 0):
+        assert origin.read(cache, start, start + 20000) == DATA[start : start + 20000]
+
+
+def nothing(path: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("happen", "requests"),
+    [
+        (nothing, 1),
+        (change_a_byte, 2),
+        (zero_the_end, 2),
+        (cut_off, 2),
+        (cut_off_in_the_table, 2),
+        (empty, 2),
+    ],
+)
+def test_after_a_power_cut_what_is_damaged_is_fetched_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, happen: Callable[[Path], None], requests: int
 ) -> None:
     cache, origin = DiskCache(str(folder), LEAST), Origin()
     origin.read(cache, 0, 9)
-    monkeypatch.setattr(room, "_boot_id", lambda: "0123abcd")
-    assert origin.read(DiskCache(str(folder), LEAST), 0, 9) == DATA[:9]
-    assert len(origin.asked) == 1
+    origin.read(cache, BLOCK, 20000)
+    happen(cell_files(folder)[0])
+    monkeypatch.setattr(disk, "boot_id", lambda: b"01234567")
+    cache = DiskCache(str(folder), LEAST)
+    origin.asked.clear()
+    for start, stop in [(10, 20000), (3000, 5000), (2 * BLOCK, 3 * BLOCK), (9000, 9001)] * 2:
+        assert origin.read(cache, start, stop) == DATA[start:stop]
+    assert len(origin.asked) == requests - 1
 
 
 def test_errors_of_fetch_are_raised_and_nobody_waits(folder: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from cached_origin import Origin, cell_files, used
 
-from readers.places.cache import room
+from readers.places.cache import disk, room
 from readers.places.cache.cells import BLOCK, CELL, cells
 from readers.places.cache.disk import LEAST, DiskCache
 
-SMALL = bytes(BLOCK - 8)
+SMALL = bytes(BLOCK - 16)
 """An object whose block takes 4 KiB, with its entry in the table."""
 
 
@@ -94,10 +94,10 @@ def test_the_count_is_right_after_a_restart_and_foreign_deletes(
     for number in range(5):
         Origin(SMALL, str(number)).read(cache, 0, 1)
     cell_files(folder)[0].unlink()
-    monkeypatch.setattr(room, "_boot_id", lambda: "0123abcd")
+    monkeypatch.setattr(disk, "boot_id", lambda: b"01234567")
     Origin(SMALL, "more").read(DiskCache(str(folder), LEAST), 0, 1)
     [usage] = folder.glob("usage-*")
-    assert usage.name == "usage-0123abcd"
+    assert usage.name == "usage-3031323334353637"
     assert sum(memoryview(usage.read_bytes()).cast("q")) == used(folder) == 5 * BLOCK
 
 
