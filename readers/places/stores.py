@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -157,15 +158,16 @@ def endpoint_of(storage: Storage) -> str:
 
 
 def _of_s3(storage: Storage) -> dict[str, Any]:
-    profile = _profile(storage)
+    profile = _Profile(storage.profile)
     region = _environment("AWS_REGION", "AWS_DEFAULT_REGION")
     found: dict[str, Any] = {
         "region": storage.region or region or profile.settings.get("region"),
         "endpoint": endpoint_of(storage) or profile.settings.get("endpoint_url"),
         "skip_signature": storage.anonymous or None,
     }
-    has_credentials = not _environment(*_KEYS) and profile.credentials is not None
-    if not storage.anonymous and (storage.profile is not None or has_credentials):
+    is_chosen = storage.profile is not None
+    is_asked = not storage.anonymous and (is_chosen or not _environment(*_KEYS))
+    if is_asked and (profile.credentials is not None or is_chosen):
         found["credential_provider"] = profile
     return {name: value for name, value in found.items() if value is not None}
 
@@ -174,40 +176,57 @@ def _environment(*names: str) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
-def _profile(storage: Storage) -> _Profile:
-    """Return a profile of the AWS command line tool; an empty one if none is there.
+class _Profile:
+    """A profile in ~/.aws, as botocore reads it; obstore calls it for credentials.
 
-    What it may say, as single sign-on and roles, is left to botocore.
+    Parameters
+    ----------
+    name : str, optional
+        Its name; by default that of the environment, or "default".
+
+    Raises
+    ------
+    ImportError
+        If there are profiles, but botocore is missing.
+    NoAccessError
+        If the files cannot be read.
     """
-    name = storage.profile or os.environ.get("AWS_PROFILE", "default")
-    files = (os.environ.get(variable, path) for variable, path in _FILES.items())
-    if not any(Path(file).expanduser().exists() for file in files):
-        return _Profile(name, {}, None)
-    try:
-        from botocore.exceptions import BotoCoreError, ProfileNotFound
-        from botocore.session import Session
-    except ImportError as error:
-        raise ImportError(
-            "reading profiles of ~/.aws needs botocore: pip install 'dali-pipelines[remote]'"
-        ) from error
-    session = Session(profile=storage.profile)
-    try:
-        settings = session.get_scoped_config()
-        resolver = session.get_component("credential_provider")
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name or os.environ.get("AWS_PROFILE", "default")
+        self.settings: dict[str, Any] = {}
+        """What the files say of it; empty if it is not there."""
+        files = (os.environ.get(variable, path) for variable, path in _FILES.items())
+        if not any(Path(file).expanduser().exists() for file in files):
+            return
+        try:
+            from botocore.exceptions import BotoCoreError, ProfileNotFound
+            from botocore.session import Session
+        except ImportError as error:
+            raise ImportError(
+                "reading profiles of ~/.aws needs botocore: pip install 'dali-pipelines[remote]'"
+            ) from error
+        self._session = Session(profile=name)
+        try:
+            with suppress(ProfileNotFound):
+                self.settings = self._session.get_scoped_config()
+        except BotoCoreError as error:
+            raise NoAccessError(f"profile {self.name!r} of ~/.aws: {error}") from error
+
+    @cached_property
+    def credentials(self) -> Any:
+        """The credentials, which botocore renews; None if the profile has none."""
+        if not self.settings:
+            return None
+        from botocore.exceptions import BotoCoreError
+
+        resolver = self._session.get_component("credential_provider")
         for instance in ("container-role", "iam-role"):  # obstore asks it, if there is no profile
             resolver.remove(instance)
-        return _Profile(name, settings, session.get_credentials())
-    except ProfileNotFound:
-        return _Profile(name, {}, None)
-    except BotoCoreError as error:
-        raise NoAccessError(f"profile {name!r} of ~/.aws: {error}") from error
-
-
-class _Profile:
-    """A profile of the AWS command line tool; obstore calls it for credentials."""
-
-    def __init__(self, name: str, settings: dict[str, Any], credentials: Any) -> None:
-        self.name, self.settings, self.credentials = name, settings, credentials
+        try:
+            return self._session.get_credentials()
+        except BotoCoreError as error:
+            raise NoAccessError(f"profile {self.name!r} of ~/.aws: {error}") from error
 
     def __call__(self) -> dict[str, Any]:
         """Return the credentials, as obstore asks for them."""
