@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from benchmarks.data import Settings
 from benchmarks.report.tables import Sheet, number
-from dali_pipelines.parallel.process_pool import follow_parent
 from readers.index.columns import Columns
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
+from readers.worker.parent_watch import die_with
 
 if TYPE_CHECKING:
     from dali_pipelines import Index
@@ -113,7 +113,7 @@ def _line(name: str, cost: Cost, a_row: str = "") -> tuple[str, ...]:
 def fresh(step: Callable[..., Cost], *arguments: Any) -> Cost:
     """Call a function in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, initializer=follow_parent) as pool:
+    with ProcessPoolExecutor(1, spawn, die_with, (os.getpid(),)) as pool:
         return pool.submit(step, *arguments).result()
 
 

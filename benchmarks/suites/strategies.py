@@ -35,7 +35,7 @@ from benchmarks.sheets.starting import starting_tables
 from benchmarks.ways.loaders import devices, expected_pixels, files_way, loader_way
 from benchmarks.ways.peers import MEAN, STD, Case, decoded
 from benchmarks.ways.shards import Start, in_processes
-from dali_pipelines.parallel.process_pool import follow_parent
+from readers.worker.parent_watch import die_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,7 +146,7 @@ def decode(ledger: Ledger, path: str) -> NDArray[Any]:
 
 def _processes(count: int) -> Callable[[], Executor]:
     spawn = multiprocessing.get_context("spawn")
-    return partial(ProcessPoolExecutor, count, spawn, initializer=follow_parent)
+    return partial(ProcessPoolExecutor, count, spawn, die_with, (os.getpid(),))
 
 
 def _threads(count: int) -> Callable[[], Executor]:

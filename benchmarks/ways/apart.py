@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,7 +15,7 @@ import psutil
 from servers.proxy import Proxy
 from servers.weed import OPEN, Weed
 
-from dali_pipelines.parallel.process_pool import follow_parent
+from readers.worker.parent_watch import die_with
 
 
 class Traffic(NamedTuple):
@@ -79,7 +80,7 @@ class ServerApart:
 
 
 def _serve(end: Connection, folder: Path, delay: float) -> None:
-    follow_parent()
+    die_with(os.getppid())
     with ExitStack() as stack:
         weed = Weed(folder)
         stack.callback(weed.kill)

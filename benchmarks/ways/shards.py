@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -11,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from typing import cast
 
 from benchmarks.measure.race import Batch, Run
-from dali_pipelines.parallel.process_pool import follow_parent
+from readers.worker.parent_watch import die_with
 
 Start = Callable[[], AbstractContextManager[Run]]
 """Of a `Way`; picklable here."""
@@ -56,7 +57,7 @@ def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
 
 def _drive(start: Start, end: Connection) -> None:
     """Return a round of batches each time that it is asked for; the end of the pipe is the end."""
-    follow_parent()
+    die_with(os.getppid())
     with start() as run:
         while True:
             try:

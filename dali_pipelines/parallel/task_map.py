@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import islice
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
-from dali_pipelines.parallel.apart import apart
-from dali_pipelines.parallel.process_pool import Crash, ProcessPool
+from dali_pipelines.parallel.interpreter import Crash, Interpreter, isolated
 from dali_pipelines.parallel.worker import WorkerError, at_worker
-from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.version import own_version
 from readers.values import check_integer
 
@@ -33,8 +26,6 @@ MOST_AHEAD = 1024
 """The same for all workers of an Executor, whose number is not known."""
 _AT_ONCE = 32
 """Small tasks that a worker gets together, or an interpreter that it starts for them."""
-_POLL_S = 0.2
-"""Seconds until a wait looks for Ctrl-C."""
 
 
 def process_map(
@@ -84,18 +75,17 @@ def isolated_map(
     """
     if executor is not None:
         calls = ((function, some) for some in _several(iter(tasks)))
-        for results in _by_workers(executor, apart, calls):
+        for results in _by_workers(executor, isolated, calls):
             yield from results
         return
-    pool = ProcessPool(num_processes)
-    try:
-        for future in _done(pool, function, tasks, AHEAD * num_processes):
-            try:
-                yield future.result()
-            except Crash as crash:
-                yield crash
-    finally:
-        pool.shutdown(wait=False)
+    interpreters = [Interpreter() for _ in range(num_processes)]
+
+    def end() -> None:
+        for one in interpreters:
+            one.close()
+
+    workers = [partial(_do, partial(one, function)) for one in interpreters]
+    yield from _in_order(workers, tasks, AHEAD * num_processes, end)
 
 
 def thread_map(
@@ -121,10 +111,8 @@ def thread_map(
         for results in _by_workers(executor, in_threads, calls):
             yield from results
         return
-    with ThreadPoolExecutor(num_threads) as threads:
-        tasks = ((value,) for value in values)
-        for future in _done(threads, function, tasks, AHEAD * num_threads):
-            yield future.result()
+    tasks = ((value,) for value in values)
+    yield from _in_order([partial(_do, function)] * num_threads, tasks, AHEAD * num_threads)
 
 
 def in_threads(function: Callable[[Any], Any], values: list[Any], num_threads: int) -> list[Any]:
@@ -141,9 +129,8 @@ def _by_workers(
     executor: Executor, function: Callable[..., Any], tasks: Iterable[Task]
 ) -> Generator[Any, None, None]:
     calls = ((_Call(function, task).pickled(),) for task in tasks)
-    with _worker_errors(), closing(_done(executor, pickle.loads, calls, MOST_AHEAD)) as done:
-        for future in done:
-            yield future.result()
+    with _worker_errors():
+        yield from _in_order([partial(_submit, executor, pickle.loads)], calls, MOST_AHEAD)
 
 
 @contextmanager
@@ -184,25 +171,90 @@ class _Call:
             raise WorkerError(f"a task cannot be sent to the workers: {error}") from error
 
 
-def _done(
-    executor: Executor, function: Callable[..., Any], tasks: Iterable[Task], most: int
-) -> Generator[Future[Any], None, None]:
-    """Submit the tasks, at most so many ahead, and yield their Futures in order, once done."""
-    waiting: deque[Future[Any]] = deque()
+# ---- The threads that do tasks, or submit them -------------------------------------------------
+
+_Jobs = SimpleQueue[tuple[int, Task] | None]
+"""Numbers and tasks; None for no more."""
+_Done = SimpleQueue[tuple[int, Future[Any]]]
+
+
+def _in_order(
+    workers: Sequence[Callable[[_Jobs, _Done], None]],
+    tasks: Iterable[Task],
+    most: int,
+    end: Callable[[], None] | None = None,
+) -> Generator[Any, None, None]:
+    """Let threads do the tasks, at most so many ahead, and yield their results in order.
+
+    When this is closed, the threads take no more tasks, and `end` lets those that wait go on.
+    """
+    # Queues of C code only: Ctrl-C at any instruction could leave a Condition locked for threads.
+    jobs: _Jobs = SimpleQueue()
+    done: _Done = SimpleQueue()
+    found: dict[int, Future[Any]] = {}
+    asked, threads = 0, list[Thread]()
     try:
+        for worker in workers:
+            thread = Thread(target=worker, args=(jobs, done), daemon=True)
+            thread.start()
+            threads.append(thread)
         for task in tasks:
-            # In the midst of this, or of a wait, an interrupt could leave a lock taken, for ever.
-            with interrupt_held():
-                waiting.append(_submitted(executor, function, task))
-            if len(waiting) >= most:
-                yield _waited_for(waiting[0])
-                waiting.popleft()
-        while waiting:
-            yield _waited_for(waiting[0])
-            waiting.popleft()
+            jobs.put((asked, task))
+            asked += 1
+            if asked >= most:
+                yield _result(asked - most, found, done)
+        for number in range(max(0, asked - most + 1), asked):
+            yield _result(number, found, done)
     finally:
-        for future in waiting:
-            future.cancel()
+        with suppress(Empty):
+            while True:
+                jobs.get_nowait()
+        for _ in workers:
+            jobs.put(None)
+        if end is not None:
+            end()
+        for thread in threads:
+            thread.join()
+
+
+def _result(number: int, found: dict[int, Future[Any]], done: _Done) -> Any:
+    while number not in found:
+        other, future = done.get()
+        found[other] = future
+    return found.pop(number).result()
+
+
+def _do(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
+    """Do tasks in this thread."""
+    while (job := jobs.get()) is not None:
+        done.put((job[0], _future(function, *job[1])))
+
+
+def _future(function: Callable[..., Any], *task: Any) -> Future[Any]:
+    future = Future[Any]()
+    try:
+        future.set_result(function(*task))
+    except BaseException as error:
+        future.set_exception(error)
+    return future
+
+
+def _submit(executor: Executor, function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
+    """Submit tasks to an executor; at the end cancel those that wait."""
+    waiting: dict[int, Future[Any]] = {}
+
+    def note(number: int, future: Future[Any]) -> None:
+        waiting.pop(number, None)
+        done.put((number, future))
+
+    while (job := jobs.get()) is not None:
+        number, task = job
+        future = _future(_submitted, executor, function, task)
+        if future.exception() is None:
+            future = waiting[number] = future.result()
+        future.add_done_callback(partial(note, number))
+    for future in list(waiting.values()):
+        future.cancel()
 
 
 def _submitted(executor: Executor, function: Callable[..., Any], task: Task) -> Future[Any]:
@@ -212,10 +264,3 @@ def _submitted(executor: Executor, function: Callable[..., Any], task: Task) -> 
         raise
     except RuntimeError as error:  # as concurrent.futures says that it is shut down
         raise WorkerError(f"the executor takes no tasks: {error}: give a running one") from error
-
-
-def _waited_for(future: Future[Any]) -> Future[Any]:
-    while not future.done():
-        with interrupt_held():
-            wait([future], timeout=_POLL_S)
-    return future

@@ -24,7 +24,7 @@ from fuzz_files import MEMORY_UNSAFE, Outcome, before_a_hole, damaged, judged, o
 from strategies import StoredImage
 
 from dali_pipelines.cli.verify.astropy_truth import Truth
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from dali_pipelines.cli.errors import Refusal, one_line, refusing
 from dali_pipelines.cli.index import parts
 from dali_pipelines.cli.paths import scanned
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map, process_map
 
 if TYPE_CHECKING:

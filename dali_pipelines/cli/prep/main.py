@@ -38,7 +38,7 @@ from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import option, parse, settings_of
 from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
 from dali_pipelines.cli.shared_flags import ClusterFlags, FileFlags, ProcessFlags
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.single_rows import num_processes
 from dali_pipelines.cli.verify.decoded import decoded_rows
-from dali_pipelines.parallel.apart import apart
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash, isolated
 from dali_pipelines.parallel.task_map import isolated_map, process_map
 from dali_pipelines.parallel.worker import WorkerError, check_folders, fail
 from dali_pipelines.runtime.ranks import Ranks
@@ -85,7 +84,7 @@ def records_of_workers(
         for at in range(0, len(of_kind), _AT_ONCE)
     )
     calls = ((compare_rows, [task]) for task in tasks)
-    with closing(process_map(apart, calls, 1, executor)) as results:
+    with closing(process_map(isolated, calls, 1, executor)) as results:
         for (records,) in results:
             if isinstance(records, Crash):
                 raise WorkerError("a process of a worker was killed; if for memory, try fewer")

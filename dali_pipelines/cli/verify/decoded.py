@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.single_rows import Rejections, num_processes, single_rows
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
 
 if TYPE_CHECKING:

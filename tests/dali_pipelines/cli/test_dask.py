@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 
 from dali_pipelines.cli.index.main import main as index
 from dali_pipelines.cli.prep.main import main as prep
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
 
 # Dask warns of machines that are slow, have no network, or other versions.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,15 @@ class Waiting(Executor):
 
     def __init__(self) -> None:
         self.futures = list[Future[Any]]()
+        self.has_one = threading.Event()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.futures.append(Future())
+        self.has_one.set()
         return self.futures[-1]
 
 
-def not_apart(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[Any]:
+def not_isolated(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[Any]:
     return [function(*task) for task in tasks]
 
 
@@ -74,7 +77,7 @@ def test_reports_of_workers_are_those_of_this_machine(
     flags = [*map(str, files), "--device=cpu"]
     assert verify(flags) == 0
     expected = capsys.readouterr()
-    monkeypatch.setattr(compare, "apart", not_apart)  # else a worker starts an interpreter
+    monkeypatch.setattr(compare, "isolated", not_isolated)  # else a worker starts an interpreter
     assert verify(flags, executor=Here()) == 0
     assert capsys.readouterr() == expected
     assert "2 OK, 0 DIFFERS, 1 REJECTED" in expected.err
@@ -144,7 +147,13 @@ def test_a_worker_of_another_version(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_a_task_that_cannot_be_sent_cancels_those_that_wait() -> None:
     executor = Waiting()
-    results = process_map(os.fspath, iter([(Path(),), (lambda: None,)]), 1, executor)
+
+    def tasks() -> Iterator[tuple[Any]]:
+        yield (Path(),)
+        assert executor.has_one.wait(60)
+        yield (lambda: None,)
+
+    results = process_map(os.fspath, tasks(), 1, executor)
     with pytest.raises(WorkerError, match="pickle"):
         next(results)
     assert [future.cancelled() for future in executor.futures] == [True]

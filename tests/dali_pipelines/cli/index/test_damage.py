@@ -14,7 +14,7 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.interpreter import Crash
 
 Run = Callable[..., Any]
 NOISE = np.random.default_rng(0).integers(0, 255, (60, 80, 3), np.uint8)

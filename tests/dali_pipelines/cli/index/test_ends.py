@@ -31,11 +31,8 @@ def open_slowly(path, *args, open=os.open, **kwargs):
     return open(path, *args, **kwargs)
 
 os.open = open_slowly
-if __name__ == "__main__":
-    from dali_pipelines.cli.index.main import main
-    raise SystemExit(main())
 """
-"""The command, in whose processes files that are pipes block, as on a dead server."""
+"""The sitecustomize of Pythons in which files that are pipes block, as on a dead server."""
 
 
 @pytest.fixture
@@ -43,17 +40,17 @@ def stuck(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[subprocess.Popen[str]]:
     """Start the command in a process group of its own, on two chunks of pipes."""
-    script = tmp_path_factory.mktemp("script") / "dead_store.py"
-    script.write_text(DEAD_STORE)
+    site = tmp_path_factory.mktemp("site")
+    (site / "sitecustomize.py").write_text(DEAD_STORE)
     (tmp_path / "archive").mkdir()
     for number in range(2 * CHUNK_FILES):
         os.mkfifo(tmp_path / f"archive/{number:02d}.fits")
     command = subprocess.Popen(
-        [sys.executable, str(script), "archive", "--num_processes=2"],
+        [sys.executable, "-m", "dali_pipelines", "index", "archive", "--num_processes=2"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{site}:{ROOT}"},
         start_new_session=True,
     )
     try:
