@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.frameworks.choose import FrameworkName, framework_named
@@ -14,16 +19,15 @@ from dali_pipelines.frameworks.contract import Batch as Batch
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
 from dali_pipelines.keywords import documents
-from dali_pipelines.loading.bad_samples import BadSample, BadSamplePolicy
-from dali_pipelines.loading.cursor import Cursor
-from dali_pipelines.loading.intake import Intake
-from dali_pipelines.loading.maker import PipelineMaker
+from dali_pipelines.loading.batches import pixels_of, reports_of, valid_only
 from dali_pipelines.loading.one_thread import OneThread, Steps
-from dali_pipelines.loading.running import RunningPipelines
+from dali_pipelines.loading.position import OF_STATE, Position
+from dali_pipelines.loading.recovery import BadRows, BadSample, find_undecodable
 from dali_pipelines.loading.settings import pipeline_settings, row_values
-from dali_pipelines.loading.state import check_state, order_of, state_of
 from dali_pipelines.loading.stats import LoaderStats
-from dali_pipelines.runtime.devices import Device
+from dali_pipelines.runtime.devices import Device, check_visible, share_out
+from dali_pipelines.runtime.interrupts import NoInterruptLost
+from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 from dali_pipelines.serving.of_loader import preprocessor_of
 from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
@@ -33,6 +37,13 @@ if TYPE_CHECKING:
     from jax.sharding import NamedSharding
 
     from dali_pipelines.serving.preprocessor import Preprocessor
+
+logger = logging.getLogger(__name__)
+
+_CLOSED = (
+    "this Loader was closed by another thread while it waited for a batch: the next loop over it "
+    "starts with that batch"
+)
 
 
 @documents(LoaderSettings, PipelineConfig)
@@ -124,29 +135,34 @@ class Loader:
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         own = inspect.signature(Loader.__init__).parameters
-        settings = self._config = pipeline_settings(factory, config, own, len(index))
-        self.starts_anew = self._config.get("mode") == "eval"
-        self.index = index
-        weights = settings.get("weights")
-        self._weights = None if weights is None else index.running_weights(weights)
-        self.stats = LoaderStats()
-        kind = framework_named(framework, sharding)
-        kind.check({**self._config, "bad_sample": bad_sample})
-        placement = kind.placement(devices, shard_id, num_shards)
-        cursor = self._cursor = Cursor(
-            len(index),
-            settings["batch_size"],
-            settings["tail"],
-            placement,
-            settings.get("epoch_steps"),
-        )
-        policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
-        self._factory, self._framework = factory, framework
-        maker = PipelineMaker(factory, index, num_read_processes, self._config, cursor)
-        values = row_values(index, self._config)
-        intake = Intake(policy, self._config, self.stats, kind, values)
-        self._running = RunningPipelines(maker, kind, intake, cursor, self.stats, restart_readers)
-        self._one_thread = OneThread(self._running.close)
+        settings = pipeline_settings(factory, config, own, len(index))
+        self.starts_anew = settings.get("mode") == "eval"
+        self.index, self.stats = index, LoaderStats()
+        self._framework = framework_named(framework, sharding)
+        self._framework.check({**settings, "bad_sample": bad_sample})
+        find_shards = self._framework.shards(devices, shard_id, num_shards)
+        self._position = Position(index, settings, find_shards)
+        self._bad_rows = BadRows(index, settings, self._position, self.stats, bad_sample, max_bad)
+        self._values = row_values(index, settings)
+        self._factory, self._framework_name = factory, framework
+        self._num_read_processes, self._restarts_left = num_read_processes, restart_readers
+        changing = {*OF_STATE, "rejected"}  # `Position.keywords` and `BadRows.left_out` have them
+        self._settings = {name: one for name, one in settings.items() if name not in changing}
+        self._shapes: dict[str, tuple[int, ...]] = {}  # of a sample, by the name of its array
+        self._set_idle()
+
+    def _set_idle(self) -> None:
+        self._pipelines: list[ReaderPipeline] = []
+        self._iterators: list[Iterator[Batch]] = []
+        self._one_thread = OneThread(self.close)
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_pipelines", "_iterators", "_one_thread")  # a copy starts its own
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._set_idle()
 
     def __copy__(self) -> Loader:
         return copy.deepcopy(self)  # not one that takes the batches of this one
@@ -156,7 +172,9 @@ class Loader:
 
         Before the start it may be larger, if other processes of the job are not known yet.
         """
-        return self._cursor.steps_of_epoch()
+        return self._position.steps_of_epoch()
+
+    # ---- Steps ---------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left of the current epoch; in mode ``eval`` all of them."""
@@ -164,16 +182,125 @@ class Loader:
 
     def _steps(self) -> Iterator[Any]:
         if self.starts_anew:  # with epoch_steps, later epochs would begin at other rows
-            self.reset(0 if self._cursor.epoch_steps else None)
-        num_epochs = self._config.get("num_epochs")
-        if num_epochs is not None and self._cursor.counted_epoch >= num_epochs:
+            self.reset(0 if self._position.epoch_steps else None)
+        num_epochs = self._settings.get("num_epochs")
+        if num_epochs is not None and self.epoch >= num_epochs:
             raise RuntimeError(
                 f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more"
             )
-        self._cursor.settle()
+        self._position.settle()
         epoch = self.epoch
         while self.epoch == epoch:  # a state may be loaded in the loop, to go back
-            yield self._running.step()
+            yield self._next_step()
+
+    def _next_step(self) -> Any:
+        """Return the batches of the next step as the framework delivers them; move on.
+
+        The position moves last. Where anything is raised before, such as by Ctrl-C, the pipelines
+        may be past this step: they are closed, and a later loop starts new ones at this step.
+        """
+        self._start()
+        try:
+            with NoInterruptLost():
+                while (batches := self._try_step()) is None:
+                    # Outside its except: a live traceback keeps the old pipelines' memory.
+                    self._start()
+                delivered = self._framework.deliver(batches)
+                for batch in batches:
+                    self.stats.samples += int(np.asarray(batch["valid"]).sum())
+                    self.stats.output_pixels += pixels_of(batch)
+                self.stats.batches += 1
+            self._position.advance()
+        except BaseException:
+            self.close()
+            raise
+        return delivered
+
+    def _try_step(self) -> list[Batch] | None:
+        """Return the batches of the next step, or None where new pipelines must try again."""
+        started = time.perf_counter()
+        try:
+            batches = [next(iterator) for iterator in self._iterators]
+            if not self._pipelines:
+                raise RuntimeError(_CLOSED)
+            self.stats.wait_s += time.perf_counter() - started
+            self._note_waits(self._pipelines)
+            # Batches that must be full are read again, with other rows in the damaged slots.
+            if self._fills and self._bad_rows.leave_out_damaged(batches):
+                self.close()
+                return None
+            return [self._accepted(batch) for batch in batches]
+        except Exception as error:
+            closed = not self._pipelines
+            self.close()
+            if closed:  # whatever DALI made of that
+                raise RuntimeError(_CLOSED) from None
+            if not isinstance(error, RuntimeError):
+                raise
+            if isinstance(error, ReaderProcessError):
+                self._use_restart(error)
+            else:  # DALI fails the whole batch for one stream that it cannot decode.
+                self._leave_out_undecodable(error)
+            return None
+
+    def _accepted(self, batch: Batch) -> Batch:
+        """Return a batch without the rows that were rejected, and with the columns of its rows."""
+        self.stats.add(reports_of(batch).sum())
+        self._bad_rows.reject_reported(batch)
+        batch = {name: array for name, array in batch.items() if name != "report"}
+        valid = np.asarray(batch["valid"])
+        if not self._fills and not valid.all():
+            batch = valid_only(batch, valid, self._framework)
+        if valid.any():
+            arrays = ((name, array) for name, array in batch.items() if not isinstance(array, list))
+            self._shapes = {name: array.shape[1:] for name, array in arrays}
+        elif len(batch["row"]) == 0:
+            # A batch without rows was made of the smallest image, and of masks of its size.
+            for name, shape in self._shapes.items():
+                batch[name] = batch[name].reshape((0, *shape))
+        return batch | self._values.of(batch["row"].tolist())
+
+    @property
+    def _fills(self) -> bool:
+        return self._settings["tail"] == "fill"
+
+    def _use_restart(self, error: ReaderProcessError) -> None:
+        """Count one more restart, or raise the error where none is left."""
+        if self._restarts_left == 0:
+            # DALI's frames explain nothing, and hold the old pipelines and their shared memory.
+            error.__context__ = None
+            raise error.with_traceback(None) from None
+        self._restarts_left -= 1
+        self.stats.restarts += 1
+        logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
+
+    def _leave_out_undecodable(self, error: RuntimeError) -> None:
+        """Leave out the rows of this step that make a graph fail; raise its error if none does."""
+        found = [
+            self._bad_rows.leave_out(row, reason)
+            for device, positions in self._position.positions()
+            for row, reason in find_undecodable(partial(self._single, device), positions)
+        ]
+        if not any(found):
+            raise error
+
+    def _single(self, device: Device, position: int, left_out: Mapping[int, str]) -> ReaderPipeline:
+        """Make a pipeline of batches of one sample, which reads in this process."""
+        endless = {"num_epochs": None} if "num_epochs" in self._settings else {}
+        return self._make(
+            device,
+            **endless,
+            position=position,
+            shard_id=0,
+            num_shards=1,
+            num_read_processes=0,
+            batch_size=1,
+            tail="partial",
+            prefetch=1,
+            rejected={**self._bad_rows.left_out, **left_out},
+        )
+
+    # ---- Pipelines -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the pipelines and their reader processes; a second call does nothing.
@@ -188,17 +315,93 @@ class Loader:
             If this process was forked from the one that started them.
         """
         with self._one_thread:
-            self._running.start()
+            self._start()
+
+    def _start(self) -> None:
+        for pipeline in self._pipelines:
+            pipeline.check_process()
+        while not self._pipelines:
+            try:
+                self._start_pipelines()
+            except ReaderProcessError as error:
+                self._use_restart(error)
+
+    def _start_pipelines(self) -> None:
+        """Start new pipelines at the next step; close them if one cannot be started."""
+        started = time.perf_counter()
+        self._position.settle()
+        try:
+            with NoInterruptLost():
+                self._pipelines = self.make_pipelines()
+                for pipeline in self._pipelines:
+                    pipeline.start_py_workers()
+                self._iterators = [self._framework.iterate(one) for one in self._pipelines]
+        except BaseException:
+            self.close()
+            raise
+        self.stats.start_s += time.perf_counter() - started
+
+    def make_pipelines(self) -> list[ReaderPipeline]:
+        """Make the pipelines that `start` would start, to examine them beforehand.
+
+        Raises
+        ------
+        ValueError
+            If the crop is larger than the first image, and bad samples are not skipped.
+        """
+        shards = self._position.shards
+        check_visible(shards.devices)
+        shares = share_out(self._num_read_processes, len(shards.devices))
+        pipelines = [
+            self._make(
+                device,
+                shard_id=shards.first_shard + number,
+                num_shards=shards.num_shards,
+                num_read_processes=shares[number],
+                rejected=self._bad_rows.left_out,
+            )
+            for number, device in enumerate(shards.devices)
+        ]
+        if taken := sorted(set(self._values.names) & set(pipelines[0].output_names)):
+            raise ValueError(f"columns {taken} have the name of another output: rename them")
+        if self._bad_rows.raises and pipelines[0].too_small is not None:
+            raise ValueError(pipelines[0].too_small)
+        return pipelines
+
+    def _make(self, device: Device, **settings: Any) -> ReaderPipeline:
+        keywords = {**self._settings, **self._position.keywords, **settings}
+        pipeline = self._factory(self.index, device_id=device, **keywords)
+        if not isinstance(pipeline, ReaderPipeline):
+            raise TypeError(
+                "a factory must return the ReaderPipeline that reader_pipeline makes, got "
+                f"{type(pipeline).__name__}"
+            )
+        return pipeline
 
     def close(self) -> None:
         """End the reader processes; the next loop starts new ones where this one stopped."""
-        self._running.close()
+        # Forgotten first: a second Ctrl-C must leave a Loader that can be started again.
+        pipelines, self._pipelines, self._iterators = self._pipelines, [], []
+        self._note_waits(pipelines)
+        self._bad_rows.log_rest()
+        with NoInterruptLost(), ExitStack() as ending:
+            for pipeline in reversed(pipelines):
+                ending.callback(pipeline.close)
+
+    def _note_waits(self, pipelines: Sequence[ReaderPipeline]) -> None:
+        """Count how long this process has waited since the last call."""
+        for pipeline in pipelines:
+            self.stats.wait_readers_s += pipeline.feed_s
+            self.stats.wait_graph_s += pipeline.graph_s
+            pipeline.feed_s = pipeline.graph_s = 0.0
 
     def __enter__(self) -> Loader:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    # ---- Position ------------------------------------------------------------------------------
 
     def reset(self, epoch: int | None = None) -> None:
         """Let the next loop begin at the first row of an epoch, by default of the current one.
@@ -219,7 +422,7 @@ class Loader:
         if epoch is not None:
             check_integer("epoch", epoch, 0)
         with self._one_thread:
-            if self._cursor.reset(epoch):
+            if self._position.reset(epoch):
                 self.close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -237,7 +440,7 @@ class Loader:
             it has preprocess, the digest of `preprocessor`, if one can be made and saved, to find
             the file that belongs to a model. It is not compared when a state is loaded.
         """
-        state = state_of(self._cursor, self.index, self._weights, self._config)
+        state = self._position.state()
         return state if self._preprocess is None else {**state, "preprocess": self._preprocess}
 
     @cached_property
@@ -262,12 +465,10 @@ class Loader:
             If the state was saved with another Index, other weights, or by a release with another
             order of rows, or if a value in it makes no sense. Then nothing is changed.
         """
-        check_state(state, self.index, self._weights)
+        self._position.check(state)
         with self._one_thread:
             self.close()
-            self._config.pop("block_rows", None)
-            self._config.update(order_of(state))
-            self._cursor.load(state)
+            self._position.load(state)
 
     def preprocessor(self, **changes: Any) -> Preprocessor:
         """Return the preprocessing of images as a function of the bytes of files, for inference.
@@ -290,50 +491,40 @@ class Loader:
         ValueError
             If images depend on columns of the Index: window ``row``, or several HDUs or planes.
         """
-        given = {"framework": self._framework, "device_id": self.devices[0], **changes}
-        return preprocessor_of(self._factory, self.index, self._config, **given)
+        given = {"framework": self._framework_name, "device_id": self.devices[0], **changes}
+        return preprocessor_of(self._factory, self.index, self._settings, **given)
 
     @property
     def epoch(self) -> int:
         """Epoch of the next batch, counted from 0."""
-        return self._cursor.counted_epoch
+        return self._position.counted_epoch
 
     @property
     def step(self) -> int:
         """Step of the next batch in its epoch, counted from 0 at this batch size."""
-        return self._cursor.step
+        return self._position.step
 
     @property
     def steps_left(self) -> int:
         """Batches that are left of the current epoch."""
-        return self._cursor.steps_left()
+        return self._position.steps_left()
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """Devices of this process, in the order of a batch's list."""
-        return self._cursor.placement.devices
+        return self._position.shards.devices
 
     @property
     def first_shard(self) -> int:
         """Shard of the first device of this process; those of the others follow."""
-        return self._cursor.placement.first_shard
+        return self._position.shards.first_shard
 
     @property
     def num_shards(self) -> int:
         """Shards over all processes; before the start, what they would be if it started now."""
-        return self._cursor.placement.num_shards
+        return self._position.shards.num_shards
 
     @property
     def pipelines(self) -> tuple[ReaderPipeline, ...]:
         """The running pipelines, one for each device; none before `start` and after `close`."""
-        return tuple(self._running.pipelines)
-
-    def make_pipelines(self) -> list[ReaderPipeline]:
-        """Make the pipelines that `start` would start, to examine them beforehand.
-
-        Raises
-        ------
-        ValueError
-            If the crop is larger than the first image, and bad samples are not skipped.
-        """
-        return self._running.make()
+        return tuple(self._pipelines)

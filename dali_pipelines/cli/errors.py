@@ -28,7 +28,7 @@ _WRONG = re.compile(r"\w+(?= (?:must|needs)\b)")
 _SETTING = re.compile(
     r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
 )
-_REPORTED = "dali_pipelines.loading.bad_samples"
+_REPORTED = "dali_pipelines.loading.recovery"
 """The logger of rejected rows, which reports list."""
 
 

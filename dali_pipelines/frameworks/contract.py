@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.graph.pipeline import ReaderPipeline
-from dali_pipelines.runtime.devices import Device, LatePlacement
+from dali_pipelines.runtime.devices import Device
+from dali_pipelines.runtime.ranks import FindShards, find_shards
 
 Array = Any
 """An array of the framework, or of NumPy. NumPy can view those on the CPU; all can be sliced."""
@@ -34,11 +36,11 @@ class Framework(Protocol):
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ValueError if settings of a Loader do not suit: its factory's, and bad_sample."""
 
-    def placement(
+    def shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
-    ) -> LatePlacement:
-        """Return where the pipelines run, and what they read; see `find_placement`."""
-        return LatePlacement(devices, shard_id, num_shards)
+    ) -> FindShards:
+        """Return what finds out where the pipelines run and what they read, see `find_shards`."""
+        return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
         """Return what turns outputs of a pipeline into arrays; ValueError if they do not suit."""

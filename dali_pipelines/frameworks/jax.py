@@ -16,7 +16,8 @@ from dali_pipelines.frameworks.jax_sharding import Layout, fits, jax_device, own
 from dali_pipelines.frameworks.numpy import to_numpy
 from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
-from dali_pipelines.runtime.devices import Device, LatePlacement
+from dali_pipelines.runtime.devices import Device
+from dali_pipelines.runtime.ranks import FindShards
 
 
 class Jax(OutputsFramework):
@@ -62,13 +63,14 @@ class Jax(OutputsFramework):
                 "size: give tail='fill', which puts others in their place that are not valid"
             )
 
-    def placement(
+    def shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
-    ) -> LatePlacement:
-        """Return those of JAX's devices of this process, and what they read."""
+    ) -> FindShards:
+        """Return what finds JAX's devices of this process, and the shards that they read."""
         if self._layout is None:
-            return LatePlacement(devices, shard_id, num_shards, own_devices)
-        return self._layout.placement(devices, shard_id, num_shards)
+            found = super().shards(devices, shard_id, num_shards)
+            return partial(found, own_devices=own_devices)
+        return self._layout.find_shards(devices, shard_id, num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
         """Return what turns outputs into arrays: JAX's on a GPU, and NumPy's on the CPU.

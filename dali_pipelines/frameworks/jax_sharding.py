@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from dali_pipelines.frameworks.contract import Array, Batch
-from dali_pipelines.runtime.devices import Device, LatePlacement, find_placement
+from dali_pipelines.runtime.devices import Device
+from dali_pipelines.runtime.ranks import FindShards, find_shards
 
 
 def own_devices() -> list[Device]:
@@ -112,10 +114,10 @@ class Layout:
         own = held[jax.process_index()]
         return cls(sharding, size // each, {shard: own[shard] for shard in sorted(own)})
 
-    def placement(
+    def find_shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
-    ) -> LatePlacement:
-        """Return the devices of the pipelines, one for each shard of this process.
+    ) -> FindShards:
+        """Return what finds the devices of the pipelines, one for each shard of this process.
 
         Raises
         ------
@@ -125,20 +127,21 @@ class Layout:
         own = tuple(device_of(holders[0]) for holders in self.shards.values())
         if devices is None:
             devices = own
-        elif (asked := find_placement(devices, 0, 1).devices) not in (own, (None,) * len(own)):
+        elif (asked := find_shards(devices, 0, 1).devices) not in (own, (None,) * len(own)):
             raise ValueError(
                 f"the shards of this process are on devices {[*own]}, and devices is {[*asked]}: "
                 "leave it out"
             )
         if self.sharding.is_fully_addressable:  # processes may have an array each
-            return LatePlacement(devices, shard_id, num_shards)
+            return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
         if shard_id is not None or num_shards is not None:
             raise ValueError(
                 "the sharding says which shards each process reads: leave out shard_id and "
                 "num_shards"
             )
         count = len(self.shards)
-        return LatePlacement(devices, min(self.shards) // count, self.num_shards // count)
+        shard_id, num_shards = min(self.shards) // count, self.num_shards // count
+        return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def joined(self, batches: list[Batch]) -> Batch:
         """Return global arrays of the batches of this process; as lists what no array can hold.

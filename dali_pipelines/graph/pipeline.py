@@ -31,13 +31,12 @@ from dali_pipelines.graph.source import (
     turned_pixels,
 )
 from dali_pipelines.graph.transform import check_decoded, transform
-from dali_pipelines.runtime.batches import Batch, ReadHere
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_unsigned_tensors
-from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.malloc_pool import outputs_kept
 from dali_pipelines.runtime.processes.fork_server import start_fork_server
 from dali_pipelines.runtime.processes.importable import check_main, check_sendable
 from dali_pipelines.runtime.processes.reader_pool import ReaderPool
+from dali_pipelines.runtime.tensor_lists import ReadHere, TensorLists
 from readers.contract import Peek, Reader
 from readers.index.table import Index
 from readers.sampling.placement import PLACEMENT_SPECS
@@ -78,7 +77,7 @@ class ReaderPipeline(ForkSafePipeline):
     _pool: ReaderPool | None = None
     _is_built: bool = False
 
-    def reads(self, source: Source) -> Callable[[], Batch]:
+    def reads(self, source: Source) -> Callable[[], TensorLists]:
         """Return what reads the next batch: the pool of this pipeline, or this process itself."""
         if not self.num_read_processes:
             return ReadHere(source)
@@ -102,8 +101,7 @@ class ReaderPipeline(ForkSafePipeline):
         """Feed one more batch to the graph and run it; ReaderProcessError if a reader has died."""
         self.check_process()
         started = time.perf_counter()
-        with interrupt_held():
-            super().schedule_run()
+        super().schedule_run()
         self.feed_s += time.perf_counter() - started
 
     def outputs(self, cuda_stream: Any = None) -> Any:
@@ -172,9 +170,10 @@ class ReaderPipeline(ForkSafePipeline):
 
     def close(self) -> None:
         """End the reader processes and free the graph; the pipeline cannot be used any more."""
-        with interrupt_held():
+        try:
             if self._pool is not None:
                 self._pool.close()
+        finally:  # also after Ctrl-C
             self.shut_down()
             free_unused(self)
 

@@ -12,7 +12,7 @@ from nvidia.dali import fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.runtime.batches import Batch
+from dali_pipelines.runtime.tensor_lists import TensorLists
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.paths import begins_with_urls, holds_urls
@@ -240,7 +240,7 @@ def first_readable(
     raise errors[0]
 
 
-def sample_nodes(source: Source, read: Callable[[], Batch]) -> dict[str, Any]:
+def sample_nodes(source: Source, read: Callable[[], TensorLists]) -> dict[str, Any]:
     """Return the DataNodes of what the Source sends, by name; `read` returns the next batch."""
     specs = source.specs
     outputs = fn.external_source(

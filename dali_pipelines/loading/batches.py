@@ -18,8 +18,9 @@ def reports_of(batch: Batch) -> ReadReports:
     return ReadReports(np.asarray(batch["report"]))
 
 
-def bad_slots(batch: Batch, reports: ReadReports) -> Iterator[tuple[int, int, ReadReport]]:
+def bad_slots(batch: Batch) -> Iterator[tuple[int, int, ReadReport]]:
     """Yield the number, row and report of each slot that was rejected, or is damaged or blank."""
+    reports = reports_of(batch)
     if slots := reports.bad_slots():
         rows = batch["row"].tolist()
         for slot in slots:

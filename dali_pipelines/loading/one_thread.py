@@ -29,12 +29,13 @@ _exiting = False
 class OneThread:
     """Context manager that raises RuntimeError where another thread is inside.
 
-    At exit no other thread gets in or out; ``close()`` lets one that waits inside go on.
+    At exit no other thread gets in or out; `close`, a method of the Loader, lets one that waits
+    inside go on.
     """
 
     def __init__(self, close: Callable[[], None]) -> None:
         self._lock = threading.RLock()
-        self._close = close
+        self._close = weakref.WeakMethod(close)  # the Loader has this object
         _all.add(self)
         _stop_at_exit()
 
@@ -50,11 +51,9 @@ class OneThread:
     def stop(self) -> None:
         """Wait for the thread inside, and close the Loader."""
         self._lock.acquire(timeout=_PATIENCE_S)
-        self._close()
+        if (close := self._close()) is not None:
+            close()
         self._lock.acquire(timeout=_PATIENCE_S)
-
-    def __reduce__(self) -> Any:
-        return OneThread, (self._close,)  # nobody is inside a copy
 
 
 @cache

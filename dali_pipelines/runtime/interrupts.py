@@ -1,71 +1,53 @@
-"""Delay Ctrl-C while DALI's code runs.
-
-Python raises a KeyboardInterrupt between any two instructions of the main thread. Some C code drops
-the error (seen in ``torch.from_dlpack``), so that the run would go on; and an interrupted close
-would be left half done.
-"""
+"""Ctrl-C: none is lost, and processes that start leave it to this one."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
 from types import FrameType
-from typing import TypeVar
 
-_held: list[int] | None = None
-"""Interrupts that are delayed."""
-_let_in = False
-"""Whether the main thread is where an interrupt does no harm."""
-_OWN = (__file__, contextmanager.__code__.co_filename)
-"""Files whose code must not be interrupted: later interrupts would not be held, or be raised
-twice."""
-
-Result = TypeVar("Result")
+_FINALIZERS = weakref.finalize.__call__.__code__, Finalize.__call__.__code__
+_count = 0
+"""Interrupts that came while `_raise` was the handler."""
 
 
-@contextmanager
-def interrupt_held() -> Iterator[None]:
-    """Delay a KeyboardInterrupt to the end of the block; raise a second one at once.
+class NoInterruptLost:
+    """Context manager that raises a KeyboardInterrupt at its end if one was dropped in the block.
 
-    A handler for SIGINT that others have set is kept.
+    Python raises it between any two instructions of the main thread, and drops it where these are
+    part of a finalizer, as pipelines have; so does some C code. The run would go on. A handler for
+    SIGINT that others have set is kept.
     """
-    global _held
-    if not _is_main() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
 
-    came: list[int] = []
+    def __enter__(self) -> None:
+        self._before, self._count = signal.getsignal(signal.SIGINT), _count
+        is_main = threading.current_thread() is threading.main_thread()
+        # Ours may have stayed, if an interrupt came before it was replaced at the end of a block.
+        self._is_active = is_main and self._before in (signal.default_int_handler, _raise)
+        if self._is_active:
+            signal.signal(signal.SIGINT, _raise)
 
-    def hold(number: int, frame: FrameType | None) -> None:
-        if _let_in or (came and frame is not None and frame.f_code.co_filename not in _OWN):
-            signal.default_int_handler(number, frame)
-        came.append(number)
-
-    signal.signal(signal.SIGINT, hold)
-    _held = came
-    try:
-        yield
-    finally:
-        _held = None
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if came:
-            raise KeyboardInterrupt from None
+    def __exit__(self, *error: object) -> None:
+        if self._is_active:
+            signal.signal(signal.SIGINT, self._before)
+            if _count != self._count:
+                raise KeyboardInterrupt from None
 
 
-def interruptible(wait: Callable[[], Result]) -> Result:
-    """Wait where interrupts do no harm: raise one at once that comes or was delayed."""
-    global _let_in
-    if not _is_main():
-        return wait()
-    try:
-        _let_in = True
-        if _held:
-            raise KeyboardInterrupt
-        return wait()
-    finally:
-        _let_in = False
+def _raise(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; in a finalizer, which would be left half done, only at the end."""
+    global _count
+    _count += 1
+    inner = frame
+    while inner is not None:
+        if inner.f_code in _FINALIZERS:
+            return
+        inner = inner.f_back
+    signal.default_int_handler(number, frame)
 
 
 @contextmanager
@@ -79,7 +61,3 @@ def ctrl_c_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()

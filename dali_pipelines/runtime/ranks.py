@@ -1,19 +1,277 @@
-"""The processes of one job, launched by torchrun, srun or mpirun: one rank for each GPU."""
+"""Which process of a job this is, and so which devices and shards are its own, for any launcher.
+
+`torch.distributed` and `jax.distributed` come first, if they are initialised: Lightning's ddp sets
+no RANK, and mp.spawn no variable at all. Then come the variables of launchers: the general ones,
+where torchrun's win, as srun or mpirun may launch one torchrun on each machine; then those of MPI;
+and without MPI those of Slurm, as mpirun starts its helpers on other machines with srun.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dali_pipelines.runtime import devices
+from dali_pipelines.runtime import devices as cuda
 from dali_pipelines.runtime.cgroup import CoreGrant
 from dali_pipelines.runtime.devices import Device, share_out
-from dali_pipelines.runtime.launchers import find_local_rank, find_rank
+from readers.values import is_integer
 
 if TYPE_CHECKING:
     from readers.index.table import Index
+
+# ---- The shards of a Loader --------------------------------------------------------------------
+
+
+FindShards = Callable[..., "ProcessShards"]
+"""`find_shards` with keywords bound; it is called later, as ranks may start before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessShards:
+    """Devices of this process, and the shards that they read."""
+
+    devices: tuple[Device, ...]
+    rank: int
+    """Number of this process among all that share an epoch."""
+    num_processes: int
+    """Count of these processes. Each has as many devices as this one."""
+
+    @property
+    def first_shard(self) -> int:
+        """Shard of the first device; those of the others follow."""
+        return self.rank * len(self.devices)
+
+    @property
+    def num_shards(self) -> int:
+        """Shards over all processes."""
+        return self.num_processes * len(self.devices)
+
+
+def find_shards(
+    devices: Sequence[Device] | None,
+    shard_id: int | None = None,
+    num_shards: int | None = None,
+    own_devices: Callable[[], Sequence[Device]] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    fewest: bool = False,
+) -> ProcessShards:
+    """Find the devices and shards of this process.
+
+    Parameters
+    ----------
+    devices : sequence of int or None, optional
+        One entry for each pipeline. By default those of `own_devices`, or the GPU of this process
+        if it is one of several, see `own_gpu`; else all visible GPUs, or one CPU pipeline where
+        there is none.
+    shard_id, num_shards : int, optional
+        Number of this process among all processes, and their count; by default from `find_rank`.
+        Each device of this process reads its own shard.
+    own_devices : callable, optional
+        Returns the devices of this process, where a framework knows them.
+    fewest : bool
+        Return the fewest shards that are possible, before the variables of launchers and the GPUs
+        are known: settings that fail with these always fail.
+
+    Raises
+    ------
+    ValueError
+        If only one of shard_id and num_shards is given, or they contradict each other, or there is
+        no device, or the rank or its GPU cannot be found.
+    """
+    if (shard_id is None) != (num_shards is None):
+        raise ValueError("give both shard_id and num_shards, or neither")
+    if fewest:
+        devices, environ = [None] if devices is None else devices, {}
+    if shard_id is None or num_shards is None:
+        rank, world = find_rank(environ)
+    else:
+        rank, world = shard_id, num_shards
+    if not (is_integer(rank, 0) and is_integer(world) and rank < world):
+        raise ValueError(f"shard_id must lie in [0, num_shards={world}), got {rank}")
+    if devices is None and own_devices is not None:
+        devices = own_devices()
+    if devices is None:
+        gpus = cuda.visible_gpus()
+        local_rank, _ = find_local_rank(environ)
+        if gpus and (local_rank is not None or (world > 1 and shard_id is None)):
+            devices = [own_gpu(local_rank, gpus)]
+        else:
+            devices = list(range(gpus)) or [None]
+    if isinstance(devices, str) or not isinstance(devices, Iterable) or not (found := (*devices,)):
+        raise ValueError(f"devices must be a list, as [0] or [None] for the CPU, got {devices!r}")
+    return ProcessShards(found, rank, world)
+
+
+def own_gpu(local_rank: int | None, gpus: int) -> int:
+    """Choose the GPU of one process of several; a scheduler may show each process only its own.
+
+    Raises
+    ------
+    ValueError
+        If there are several GPUs, and neither a local rank nor a current device.
+    """
+    torch = sys.modules.get("torch")
+    current = torch.cuda.current_device() if torch and torch.cuda.is_initialized() else None
+    if current:  # not the default: set by Lightning's devices=[2, 3] or by set_device
+        return int(current)
+    if local_rank is not None:
+        return local_rank % gpus
+    if current is None and gpus > 1:
+        raise ValueError(
+            f"which of the {gpus} visible GPUs is for this process? Call torch.cuda.set_device "
+            "before the Loader starts, set LOCAL_RANK, or give devices=[number]"
+        )
+    return 0
+
+
+# ---- Launchers ---------------------------------------------------------------------------------
+
+_REMEDY = (
+    "initialise torch.distributed before the Loader starts (Lightning does so in fit), set RANK "
+    "and WORLD_SIZE, or give shard_id and num_shards"
+)
+
+
+class _Variables(NamedTuple):
+    """Names of the variables that a launcher sets."""
+
+    rank: str
+    world_size: str
+    local_rank: str
+    local_world_size: str
+
+
+_GENERAL = _Variables("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+"""Set by torchrun, accelerate, DeepSpeed, Kubeflow, or by hand."""
+
+_MPI = (
+    _Variables(  # Open MPI
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    _Variables(  # MVAPICH
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_SIZE",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "MV2_COMM_WORLD_LOCAL_SIZE",
+    ),
+    _Variables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # MPICH, Intel MPI
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Values of one launcher; None for variables that are not set."""
+
+    names: _Variables
+    rank: int | None
+    world_size: int | None
+    local_rank: int | None
+    local_world_size: int | None
+
+    def agrees(self, rank: int, world_size: int) -> bool:
+        return self.rank in (None, rank) and self.world_size in (None, world_size)
+
+    def __str__(self) -> str:
+        said = zip(self.names[:3], (self.rank, self.world_size, self.local_rank), strict=True)
+        return ", ".join(f"{name}={value}" for name, value in said if value is not None)
+
+
+def find_rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Return the rank of this process and the number of processes; 0 and 1 if it is alone.
+
+    Raises
+    ------
+    ValueError
+        If there are several processes by the variables, without the rank of this one, or if they
+        contradict each other.
+    """
+    return _initialised() or _agreed(environ)
+
+
+def find_local_rank(environ: Mapping[str, str] = os.environ) -> tuple[int | None, int | None]:
+    """Return the rank on this machine, and the number of processes there; None if unknown."""
+    joined = _initialised()
+    for claim in _claims(environ):
+        # The task of srun may have launched these ranks itself: then its variables are not theirs.
+        if claim.local_rank is not None and (joined is None or claim.agrees(*joined)):
+            return claim.local_rank, claim.local_world_size
+    return None, None
+
+
+def _initialised() -> tuple[int, int] | None:
+    """Return rank and number of processes of PyTorch's or JAX's, if it is initialised."""
+    dist, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    if jax is not None and jax.distributed.is_initialized():
+        return jax.process_index(), jax.process_count()
+    return None
+
+
+def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
+    """Return rank and number of processes where the variables agree on them."""
+    claims = _claims(environ)
+    if "TORCHELASTIC_RUN_ID" in environ:  # of torchrun, which MPI or Slurm may have launched
+        claims = claims[:1]
+    found = next((claim for claim in claims if claim.rank is not None), None)
+    if found is None:
+        for claim in claims:
+            if (claim.world_size or 1) > 1 or claim.local_rank:
+                raise ValueError(f"{claim}, but no variable has the rank: {_REMEDY}")
+        return 0, 1
+    if found.rank is None or found.world_size is None or not 0 <= found.rank < found.world_size:
+        raise ValueError(f"expected a rank below the number of processes, got {found}: {_REMEDY}")
+    for claim in claims:
+        if not claim.agrees(found.rank, found.world_size):
+            raise ValueError(f"{found}, but {claim}: {_REMEDY}")
+    return found.rank, found.world_size
+
+
+def _claims(environ: Mapping[str, str]) -> list[_Claim]:
+    """Return the values of the general variables, and of MPI or else Slurm, if there are any."""
+    general = _claim(_GENERAL, environ)
+    others = (_claim(names, environ) for names in (*_MPI, _slurm(environ)))
+    # A single process of srun or mpirun may launch processes itself.
+    other = next((claim for claim in others if claim and claim.world_size != 1), None)
+    return [claim for claim in (general, other) if claim]
+
+
+def _claim(names: _Variables, environ: Mapping[str, str]) -> _Claim | None:
+    claim = _Claim(names, *(_number(environ, name) for name in names))
+    said = claim.rank, claim.world_size, claim.local_rank
+    return None if said == (None, None, None) else claim
+
+
+def _slurm(environ: Mapping[str, str]) -> _Variables:
+    """Return the names of Slurm's variables in a task of srun; empty names elsewhere.
+
+    The shell of sbatch or salloc has some of them as well, but it is not one of several processes.
+    """
+    if "SLURM_JOB_ID" in environ and "SLURM_STEP_ID" not in environ:
+        return _Variables("", "", "", "")
+    # In a shell that salloc runs as a step, SLURM_NTASKS counts the tasks of the whole job.
+    size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
+    return _Variables("SLURM_PROCID", size, "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
+
+
+# ---- A job of a command ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +321,7 @@ class Ranks:
         ValueError
             If there are fewer GPUs than the ranks of this machine need.
         """
-        gpus = 0 if device == "cpu" else devices.visible_gpus()
+        gpus = 0 if device == "cpu" else cuda.visible_gpus()
         needed = count * self.local_world_size
         if gpus >= needed:
             return list(range(count * self.local_rank, count * (self.local_rank + 1)))
@@ -71,7 +329,7 @@ class Ranks:
             each = "1 shard needs a GPU" if needed == 1 else f"{needed} shards need a GPU each"
             fewer = "" if needed == 1 else "use fewer, "
             raise ValueError(
-                f"{each}, but {devices.visible(gpus)}: {fewer}check nvidia-smi and "
+                f"{each}, but {cuda.visible(gpus)}: {fewer}check nvidia-smi and "
                 "CUDA_VISIBLE_DEVICES, or choose the device cpu"
             )
         return [None] * count

@@ -24,10 +24,9 @@ from dali_pipelines.frameworks.outputs import run_once
 from dali_pipelines.graph.images import checked_hdus
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.keywords import bound_keywords, title
-from dali_pipelines.loading.bad_samples import damage_of, image_names
-from dali_pipelines.loading.batches import bad_slots, reports_of, valid_only
+from dali_pipelines.loading.batches import bad_slots, valid_only
+from dali_pipelines.loading.recovery import damage_of, find_undecodable, image_names
 from dali_pipelines.loading.settings import check_settings
-from dali_pipelines.loading.undecodable import find_undecodable
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.serving import saved
 from dali_pipelines.serving.contents import WHOLE, Contents
@@ -403,7 +402,7 @@ class Preprocessor:
             batch = self._run(size, contents, first, rejected)
             while batch is None:  # DALI fails the whole batch for one that it cannot decode
                 batch = self._run(size, contents, first, rejected)
-            for slot, _, report in bad_slots(batch, reports_of(batch)):
+            for slot, _, report in bad_slots(batch):
                 if slot < len(contents) and slot not in rejected:
                     if report.damaged:
                         names = image_names(self.settings.get("hdus")) or self.frames.parts

@@ -318,7 +318,7 @@ def test_no_step_is_lost_where_it_is_closed_before_it_waits(
     with monkeypatch.context() as patch:
         # The moment between the start of the readers and the wait for them, which no other thread
         # can be made to meet: closed again already.
-        patch.setattr(loader._running, "start", lambda: None)
+        patch.setattr(loader, "_start", lambda: None)
         with pytest.raises(RuntimeError, match="closed by another thread"):
             next(iter(loader))
     assert loader.step == 0

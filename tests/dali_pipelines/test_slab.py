@@ -14,9 +14,9 @@ import pytest
 from ramp_images import SEED, Archive
 
 from dali_pipelines import Index, Loader, Mask, npy_pipeline
-from dali_pipelines.runtime.batches import of_slab
 from dali_pipelines.runtime.processes import reader_pool
 from dali_pipelines.runtime.processes.reader_pool import ReaderPool
+from dali_pipelines.runtime.tensor_lists import of_slab
 from readers.worker.slab import Bytes, Layout
 
 EPOCHS = 4

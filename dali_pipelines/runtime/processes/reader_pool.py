@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from dali_pipelines.runtime.batches import Batch, of_slab
-from dali_pipelines.runtime.interrupts import ctrl_c_blocked, interruptible
+from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError, ReaderProcesses
+from dali_pipelines.runtime.tensor_lists import TensorLists, of_slab
 from readers.source import Source
 from readers.worker import read_loop, setup
 from readers.worker.read_loop import MESSAGE, READY
@@ -127,7 +127,7 @@ class ReaderPool:
             ) from None
         finally:
             theirs.close()
-        self.readers = ReaderProcesses(processes, self._channel)
+        self.readers = ReaderProcesses(processes, self._channel.close)
         self._poll = select.poll()
         self._poll.register(own, select.POLLIN)
         for end in self.readers.exits.values():
@@ -146,7 +146,9 @@ class ReaderPool:
             self.readers.close()
             self.readers.processes.clear()
             self.readers.exits.clear()
-            self._map = None
+        elif self._channel is not None:  # interrupted as it started them
+            self._channel.close()
+        self._map = None
 
     def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:
         context: Any = multiprocessing.get_context(self._method)
@@ -211,7 +213,7 @@ class ReaderPool:
                     self._free.append(self._slots.pop(batch))
         self._ask()
 
-    def __call__(self) -> Batch:
+    def __call__(self) -> TensorLists:
         """Wait for the next batch and return its arrays, in the order of the specs.
 
         Raises
@@ -247,7 +249,7 @@ class ReaderPool:
         assert self.readers is not None
         events = select.POLLIN | (select.POLLOUT if self._channel.has_unsent else 0)
         self._poll.modify(self._channel.fileno, events)
-        ready = dict(interruptible(self._poll.poll))
+        ready = dict(self._poll.poll())
         if self._channel.is_closed:
             raise RuntimeError(_CLOSED)
         if ready == {self._channel.fileno: select.POLLOUT}:

@@ -8,12 +8,11 @@ import os
 import signal
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
-from typing import Protocol
 
 from readers.worker.read_loop import NO_MEMORY
 
@@ -69,26 +68,25 @@ class ReaderProcessError(RuntimeError):
     """A reader process has died; the pipelines are closed and can be started again."""
 
 
-class Channel(Protocol):
-    """The connection of a consumer to its readers."""
-
-    def close(self) -> None:
-        """Tell them to end."""
-        ...
-
-
 class ReaderProcesses:
     """The reader processes of one pipeline.
 
     They end at `close`, when this object is garbage-collected, and at exit before multiprocessing
     waits for its processes. A forked copy of this object does not end them.
+
+    Parameters
+    ----------
+    processes : sequence of BaseProcess
+        They have been started.
+    tell_end : callable
+        Tells them to end.
     """
 
-    def __init__(self, processes: Sequence[BaseProcess], channel: Channel) -> None:
+    def __init__(self, processes: Sequence[BaseProcess], tell_end: Callable[[], None]) -> None:
         self.processes = list(processes)
         self.exits: _Exits = {process.pid: _Exit(process) for process in processes}
         self._codes: _Codes = {}
-        arguments = self.processes, self.exits, channel, self._codes
+        arguments = self.processes, self.exits, tell_end, self._codes
         self.close = Finalize(self, _end, arguments, exitpriority=0)
 
     def death(self) -> str | None:
@@ -117,9 +115,11 @@ def _cause(code: int | None) -> str:
         return f"its exit code is {code}, see its own output for the reason"
 
 
-def _end(processes: Sequence[BaseProcess], exits: _Exits, channel: Channel, codes: _Codes) -> None:
+def _end(
+    processes: Sequence[BaseProcess], exits: _Exits, tell_end: Callable[[], None], codes: _Codes
+) -> None:
     try:
-        channel.close()
+        tell_end()
         _wait(processes, exits, codes, _GRACE_S)
     finally:
         left = [process for process in processes if process.pid not in codes]

@@ -260,7 +260,7 @@ def test_columns_of_64_bits_over_processes() -> None:
     with pytest.raises(ValueError, match=r"'id'.*int64.*index\.with_column"):
         layout.joined([{"id": part["row"]} for part in parts])
     with pytest.raises(ValueError, match="shard_id and num_shards"):
-        layout.placement(None, 0, 2)
+        layout.find_shards(None, 0, 2)
 
 
 def device(number: int, platform: str = "gpu") -> Any:
@@ -273,16 +273,16 @@ def test_gpus_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
 
     framework = framework_named("jax")
     monkeypatch.setattr("jax.local_devices", lambda: [device(2), device(3)])
-    assert framework.placement(None, None, None).now().devices == (2, 3)
-    assert framework.placement([5], None, None).now().devices == (5,)
+    assert framework.shards(None, None, None)().devices == (2, 3)
+    assert framework.shards([5], None, None)().devices == (5,)
     with pytest.raises(ValueError, match=r"GPU 5.*JAX.*\[2, 3\]"):
         framework.iterate(SimpleNamespace(device_id=5))  # type: ignore[arg-type]
     monkeypatch.setattr("jax.local_devices", lambda: [device(0, "cpu")] * 4)
     assert own_devices() == [None]
     layout = Layout(sharding([0, 1]), 2, {0: [device(3), device(1)], 1: [device(2)]})
-    assert layout.placement(None, None, None).now().devices == (3, 2)
-    assert layout.placement([None, None], None, None).now().devices == (None, None)
-    ours = layout.placement([3, 2], 1, 4).now()  # an array for each of four processes
+    assert layout.find_shards(None, None, None)().devices == (3, 2)
+    assert layout.find_shards([None, None], None, None)().devices == (None, None)
+    ours = layout.find_shards([3, 2], 1, 4)()  # an array for each of four processes
     assert (ours.devices, ours.first_shard, ours.num_shards) == ((3, 2), 2, 8)
 
 

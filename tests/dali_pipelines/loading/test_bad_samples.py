@@ -1,21 +1,31 @@
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dali_pipelines import Index, ReadError
-from dali_pipelines.loading.bad_samples import BadSamplePolicy
-from dali_pipelines.loading.cursor import Cursor
+from dali_pipelines.loading.position import Position
+from dali_pipelines.loading.recovery import BadRows
 from dali_pipelines.loading.stats import LoaderStats
-from dali_pipelines.runtime.devices import LatePlacement
+from dali_pipelines.runtime.ranks import find_shards
 
 ROWS = 10
 INDEX = Index.from_paths([f"/archive/{row}.fits" for row in range(ROWS)])
 
 
-def policy(max_bad: float | None, stats: LoaderStats, index: Index = INDEX) -> BadSamplePolicy:
-    cursor = Cursor(len(index), 1, "partial", LatePlacement([None], None, None))
-    return BadSamplePolicy(index, cursor, stats, "skip", max_bad)
+def bad_rows(max_bad: float | None, stats: LoaderStats, index: Index = INDEX) -> BadRows:
+    settings: dict[str, Any] = {
+        "batch_size": 1,
+        "tail": "partial",
+        "seed": 0,
+        "shuffle": True,
+        "rejected": {},
+    }
+    position = Position(index, settings, partial(find_shards, devices=[None]))
+    return BadRows(index, settings, position, stats, "skip", max_bad)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,7 @@ def policy(max_bad: float | None, stats: LoaderStats, index: Index = INDEX) -> B
 )
 def test_an_integer_is_rows_and_a_float_a_share_of_them(max_bad: float, allowed: int) -> None:
     stats = LoaderStats()
-    made = policy(max_bad, stats)
+    made = bad_rows(max_bad, stats)
     for row in range(allowed):
         made.reject(row, "damaged")
         made.reject(row, "damaged")  # again in the next epoch: it counts once
@@ -53,7 +63,7 @@ def test_an_integer_is_rows_and_a_float_a_share_of_them(max_bad: float, allowed:
 
 @pytest.mark.parametrize("allowed", [7, 28, 29, 57, 58])
 def test_a_share_of_a_hundred_rows_is_that_many(allowed: int) -> None:
-    made = policy(allowed / 100, LoaderStats(), Index.from_paths(map(str, range(100))))
+    made = bad_rows(allowed / 100, LoaderStats(), Index.from_paths(map(str, range(100))))
     for row in range(allowed):
         made.reject(row, "damaged")
     with pytest.raises(ReadError, match=f"rejected rows: {allowed + 1}"):
@@ -63,4 +73,4 @@ def test_a_share_of_a_hundred_rows_is_that_many(allowed: int) -> None:
 @pytest.mark.parametrize("max_bad", [-1, -0.1, 1.1, 2.0, True, "1", float("nan"), float("inf")])
 def test_other_limits_are_refused(max_bad: float) -> None:
     with pytest.raises(ValueError, match=f"max_bad.*rows.*share.*{max_bad!r}"):
-        policy(max_bad, LoaderStats())
+        bad_rows(max_bad, LoaderStats())

@@ -10,10 +10,8 @@ import pytest
 
 from dali_pipelines.runtime import devices
 from dali_pipelines.runtime.devices import (
-    Placement,
     check_device,
     check_visible,
-    find_placement,
     share_out,
 )
 
@@ -35,29 +33,6 @@ except RuntimeError as error:
 """
 
 
-def test_torchrun_sets_the_shard() -> None:
-    found = find_placement(
-        [None, None], environ={"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}
-    )
-    assert found == Placement((None, None), first_shard=4, num_shards=6)
-
-
-def test_arguments_win_over_the_environment() -> None:
-    found = find_placement([1], 0, 1, environ={"RANK": "2", "WORLD_SIZE": "3"})
-    assert found == Placement((1,), first_shard=0, num_shards=1)
-
-
-def test_default_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    for gpus, environ, expected in (
-        (0, {}, (None,)),
-        (3, {}, (0, 1, 2)),
-        (4, {"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2"}, (2,)),
-        (1, {"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2"}, (0,)),
-    ):
-        monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda gpus=gpus: gpus)
-        assert find_placement(None, environ=environ).devices == expected
-
-
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize(
     ("variable", "expected"),
@@ -77,11 +52,6 @@ def test_without_pytorch_cuda_is_asked(
     if variable is not None:
         monkeypatch.setenv(variable, "1")
     assert fresh_python(ASK).decode().startswith(expected)
-
-
-def test_shard_outside() -> None:
-    with pytest.raises(ValueError, match=r"shard_id.*num_shards=2.*got 2"):
-        find_placement([None], 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,13 @@ import pytest
 import torch
 
 from dali_pipelines import Index, Loader, npy_pipeline
-from dali_pipelines.runtime.devices import find_placement, own_gpu
-from dali_pipelines.runtime.launchers import find_local_rank, find_rank
+from dali_pipelines.runtime.ranks import (
+    ProcessShards,
+    find_local_rank,
+    find_rank,
+    find_shards,
+    own_gpu,
+)
 
 ALONE = (0, 1), (None, None)
 
@@ -148,15 +153,42 @@ def test_torch_distributed_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert "torch.distributed" not in sys.modules
 
 
+def test_torchrun_sets_the_shard() -> None:
+    found = find_shards([None, None], environ={"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0"})
+    assert found == ProcessShards((None, None), rank=2, num_processes=3)
+    assert (found.first_shard, found.num_shards) == (4, 6)
+
+
+def test_arguments_win_over_the_environment() -> None:
+    found = find_shards([1], 0, 1, environ={"RANK": "2", "WORLD_SIZE": "3"})
+    assert found == ProcessShards((1,), rank=0, num_processes=1)
+
+
+def test_default_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpus, environ, expected in (
+        (0, {}, (None,)),
+        (3, {}, (0, 1, 2)),
+        (4, {"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2"}, (2,)),
+        (1, {"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2"}, (0,)),
+    ):
+        monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda gpus=gpus: gpus)
+        assert find_shards(None, environ=environ).devices == expected
+
+
+def test_shard_outside() -> None:
+    with pytest.raises(ValueError, match=r"shard_id.*num_shards=2.*got 2"):
+        find_shards([None], 2, 2)
+
+
 def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 4)
-    assert find_placement(None, environ={}).devices == (0, 1, 2, 3)
-    assert find_placement(None, 1, 2, environ={}).devices == (0, 1, 2, 3)
-    assert find_placement(None, 1, 2, environ={"LOCAL_RANK": "1"}).devices == (1,)
-    assert find_placement(None, environ=slurm(6, 8)).devices == (2,)
-    assert find_placement(None, environ=slurm(0, 1)).devices == (0, 1, 2, 3)
+    assert find_shards(None, environ={}).devices == (0, 1, 2, 3)
+    assert find_shards(None, 1, 2, environ={}).devices == (0, 1, 2, 3)
+    assert find_shards(None, 1, 2, environ={"LOCAL_RANK": "1"}).devices == (1,)
+    assert find_shards(None, environ=slurm(6, 8)).devices == (2,)
+    assert find_shards(None, environ=slurm(0, 1)).devices == (0, 1, 2, 3)
     with pytest.raises(ValueError, match=r"4 visible GPUs.*give devices="):
-        find_placement(None, environ=general(1, 2))
+        find_shards(None, environ=general(1, 2))
     assert own_gpu(None, 1) == 0
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     for current, local, expected in ((0, 3, 3), (0, None, 0), (2, None, 2), (2, 0, 2)):

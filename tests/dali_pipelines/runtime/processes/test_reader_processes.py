@@ -36,7 +36,7 @@ class Watched:
         ]
         for process in self.processes:
             process.start()
-        self.readers = ReaderProcesses(self.processes, self.channel)
+        self.readers = ReaderProcesses(self.processes, self.channel.close)
 
     def wait(self) -> None:
         """Wait until the first one has ended."""
@@ -171,7 +171,7 @@ def test_a_reader_that_waits_is_let_go_gently() -> None:
     context = multiprocessing.get_context("fork")
     process = context.Process(target=wait_for_end, args=(channel,))
     process.start()
-    ReaderProcesses([process], channel).close()
+    ReaderProcesses([process], channel.close).close()
     assert process.exitcode == 0
 
 

@@ -1,4 +1,4 @@
-"""Batches for ``fn.external_source(batch=True)``: of a slab, or read in this process."""
+"""What ``fn.external_source(batch=True)`` gets: lists of a slab, or read in this process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from readers.source import Source
 from readers.worker.read_loop import Info
 from readers.worker.slab import Bytes, Layout
 
-Batch = tuple[TensorListCPU, ...]
+TensorLists = tuple[TensorListCPU, ...]
 """The arrays of a batch, in the order of the specs."""
 _tensor_list: Any = TensorListCPU
 """DALI's stubs lack some of its arguments."""
 
 
-def of_slab(layout: Layout, memory: Bytes, slot: int) -> Batch:
+def of_slab(layout: Layout, memory: Bytes, slot: int) -> TensorLists:
     """Return the batch in a slot, all of it views of this array over the slab."""
     found: list[Any] = [None] * len(layout.specs)
     rows = layout.table(memory, slot)
@@ -53,7 +53,7 @@ class ReadHere:
     def __init__(self, source: Source) -> None:
         self._source, self._batches = source, count()
 
-    def __call__(self) -> Batch:
+    def __call__(self) -> TensorLists:
         """Return the next batch."""
         batch_size = self._source.schedule.batch_size
         first = next(self._batches) * batch_size
