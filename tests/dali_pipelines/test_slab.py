@@ -44,7 +44,8 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def overwrite_and_drop(pool: Any, batch: int) -> None:
         found.append(pool._slots[batch])
-        overwrite(pool._layout, np.frombuffer(pool._map, np.uint8), found[-1])
+        if (shared := pool._map) is not None:  # not closed meanwhile: DALI drops in its own thread
+            overwrite(pool._layout, np.frombuffer(shared, np.uint8), found[-1])
         drop(pool, batch)
 
     monkeypatch.setattr(ReaderPool, "_drop", overwrite_and_drop)
