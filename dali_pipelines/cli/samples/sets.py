@@ -18,11 +18,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import secrets
 import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.samples.photos import JPEG_CLASSES, save_photo
@@ -39,7 +39,7 @@ __all__ = ["fits_samples", "jpeg_samples"]
 
 # Part of the folder names: count up with any change to what the files hold, so that nobody keeps an
 # old set.
-FITS_VERSION = "aia-v2"
+FITS_VERSION = "aia-v3"
 JPEG_VERSION = "jpeg-v1"
 
 # What one file takes on disk, for the check of the free space. Measured means: 11.6 MB and 0.30 MB.
@@ -108,30 +108,20 @@ def _sample_set(
         _check_space(target.parent, size)
         making = f"making {len(files)} {what} in {target} (about {size / 1e6:.0f} MB)"
         print(making, file=sys.stderr)
-        _make_and_rename(target, files, save)
+        with TemporaryDirectory(".part", f".{target.name}.", target.parent) as part:
+            made, replaced = Path(part, "made"), Path(part, "replaced")
+            paths = {made / name: number for name, number in files.items()}
+            for parent in {path.parent for path in paths}:
+                parent.mkdir(parents=True, exist_ok=True)
+            _save_all(paths, save)
+            if target.exists() and not _is_complete(target, files):  # somebody deleted files
+                target.replace(replaced)
+            try:
+                made.replace(target)
+            except OSError:  # without locks, another process may have been first
+                if not _is_complete(target, files):
+                    raise
     return target
-
-
-def _make_and_rename(
-    target: Path, files: dict[str, int], save: Callable[[Path, int], None]
-) -> None:
-    """Write `files` into a hidden sibling of `target`, then rename it; on failure remove it."""
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    made, replaced = part / "made", part / "replaced"
-    try:
-        paths = {made / name: number for name, number in files.items()}
-        for parent in {path.parent for path in paths}:
-            parent.mkdir(parents=True, exist_ok=True)
-        _save_all(paths, save)
-        if target.exists() and not _is_complete(target, files):  # somebody deleted files
-            target.replace(replaced)
-        try:
-            made.replace(target)
-        except OSError:  # without locks, another process may have been first: its set is as good
-            if not _is_complete(target, files):
-                raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _is_complete(target: Path, files: dict[str, int]) -> bool:

@@ -70,17 +70,17 @@ def test_an_interrupted_make_leaves_nothing(
     drawn_by(stop_half_way)
     with pytest.raises(error):
         sets.fits_samples(tmp_path, num_frames=2)
-    assert [path.name for path in tmp_path.iterdir()] == [".aia-v2-2.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == [".aia-v3-2.lock"]
 
 
 def test_leftovers_of_a_killed_make_are_removed(
     tmp_path: Path, drawn_by: Callable[[Save], None]
 ) -> None:
-    leftover = tmp_path / ".aia-v2-2.0123abcd.part"
+    leftover = tmp_path / ".aia-v3-2.0123abcd.part"
     (leftover / "made").mkdir(parents=True)
     drawn_by(lambda path, number: path.touch())
     sets.fits_samples(tmp_path, num_frames=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".aia-v2-2.lock", "aia-v2-2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".aia-v3-2.lock", "aia-v3-2"]
 
 
 def test_an_incomplete_set_is_made_again(made: Path) -> None:
