@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dali_pipelines.cli.doctor import files, limits, remote, rows, software
-from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
+from dali_pipelines.cli.doctor import data, system
+from dali_pipelines.cli.doctor.job import Finding, Job, Unknown, note
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.run_config import RunConfig
@@ -32,33 +32,28 @@ from dali_pipelines.cli.samples.job import sample_job
 
 Check = Callable[[Job], Finding | None]
 
-REMOTE: tuple[Check, ...] = (
-    remote.credentials,
-    remote.requests,
-    remote.throughput,
-    remote.read_ahead,
-)
+REMOTE: tuple[Check, ...] = (data.credentials, data.requests, data.throughput, data.read_ahead)
 """Of data that are URLs."""
 
 # In this order: what is asked of the GPUs may initialise CUDA, which the start method asks about,
-# and the settings are what memory and open files are estimated from.
+# and what cannot be known is reported by the first check that asks for it.
 CHECKS: tuple[Check, ...] = (
-    software.packages,
-    software.driver,
-    software.gpus,
-    software.cuda_libraries,
-    software.start_method,
-    software.vectors,
-    software.kernel_cache,
-    limits.cores,
-    files.folders,
-    files.data,
+    system.packages,
+    system.driver,
+    system.gpus,
+    system.cuda_libraries,
+    system.start_method,
+    system.vectors,
+    system.kernel_cache,
+    system.cores,
+    system.folders,
+    data.data,
     *REMOTE,
-    limits.settings,
-    rows.rows,
-    limits.memory,
-    limits.address_space,
-    limits.open_files,
+    data.settings,
+    data.rows,
+    data.memory,
+    data.address_space,
+    data.open_files,
 )
 
 

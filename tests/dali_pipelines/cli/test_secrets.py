@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dali_pipelines import Storage
-from dali_pipelines.cli.doctor.finding import Job
-from dali_pipelines.cli.doctor.remote import credentials
+from dali_pipelines.cli.doctor.data import credentials
+from dali_pipelines.cli.doctor.job import Job
 from dali_pipelines.cli.run_config import RunConfig
 from readers.places.stores import credentials_of
 

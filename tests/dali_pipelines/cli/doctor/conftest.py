@@ -12,8 +12,8 @@ import pytest
 import torch
 from astropy.io import fits
 
-from dali_pipelines.cli.doctor import files, main, rows
-from dali_pipelines.cli.doctor.finding import Job
+from dali_pipelines.cli.doctor import data, main
+from dali_pipelines.cli.doctor.job import Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.options import gathered
 from dali_pipelines.cli.run_config import RunConfig
@@ -46,8 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal step
         step = seconds
 
-    for module in files, rows:
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=perf_counter))
+    monkeypatch.setattr(data, "time", SimpleNamespace(perf_counter=perf_counter))
     return run
 
 
@@ -60,7 +59,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def machine(driver: Driver | None = None, **facts: Any) -> None:
         gpus = facts.get("gpus", len(driver.gpus) if driver else 0)
-        monkeypatch.setattr("dali_pipelines.cli.doctor.finding.installed_driver", lambda: driver)
+        monkeypatch.setattr("dali_pipelines.cli.doctor.job.installed_driver", lambda: driver)
         monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: gpus)
         for name, variable in (
             ("slurm", "SLURM_CPUS_ON_NODE"),

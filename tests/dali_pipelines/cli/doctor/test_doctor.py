@@ -24,8 +24,8 @@ from astropy.io import fits
 from jobs import SCRIPTS, run
 
 from dali_pipelines import Index
-from dali_pipelines.cli.doctor import files, limits, main, rows, software
-from dali_pipelines.cli.doctor.finding import Finding, Job
+from dali_pipelines.cli.doctor import data, main, system
+from dali_pipelines.cli.doctor.job import Finding, Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.kernels.vectors import FORMS
@@ -43,38 +43,43 @@ Check = Callable[..., str]
 
 TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
     # A check, the machine, the settings of the run; level and words of the finding, in order.
-    (software.driver, {"torch_cuda": None}, {"device": "gpu"}, "BAD none --device=cpu"),
-    (software.driver, {"driver": H200}, {"device": "cpu"}, "OK 570.86 12.8 not"),
-    (software.driver, {"driver": H200, "torch_cuda": "12.9"}, {"device": "gpu"}, "OK 570.86 12.8"),
+    (system.driver, {"torch_cuda": None}, {"device": "gpu"}, "BAD none --device=cpu"),
+    (system.driver, {"driver": H200}, {"device": "cpu"}, "OK 570.86 12.8 not"),
     (
-        software.driver,
+        system.driver,
+        {"driver": H200, "torch_cuda": "12.9"},
+        {"device": "gpu"},
+        "OK 570.86 12.8",
+    ),
+    (
+        system.driver,
         {"driver": H200, "torch_cuda": "13.0"},
         {"device": "gpu"},
         "BAD 570.86 12.8 PyTorch 13.0 install",
     ),
     (
-        software.driver,
+        system.driver,
         {"driver": V100, "torch_cuda": "11.8"},
         {},
         "BAD 470.1 11.4 nvidia-dali-cuda120 12.0 install",
     ),
-    (software.gpus, {"driver": H200}, {"device": "cpu"}, "OK --device=cpu"),
-    (software.gpus, {"driver": H200}, {}, "OK 2 H200 1"),
-    (software.gpus, {"driver": H200}, {"num_gpus": 4}, "BAD 4 2"),
-    (software.gpus, {}, {"num_gpus": 2}, "NOTE 2 CPU"),
-    (software.gpus, {}, {"device": "gpu"}, "BAD 1 no"),
-    (software.gpus, {**HIDDEN, "torch_cuda": None}, {}, "BAD 2 PyTorch CUDA"),
+    (system.gpus, {"driver": H200}, {"device": "cpu"}, "OK --device=cpu"),
+    (system.gpus, {"driver": H200}, {}, "OK 2 H200 1"),
+    (system.gpus, {"driver": H200}, {"num_gpus": 4}, "BAD 4 2"),
+    (system.gpus, {}, {"num_gpus": 2}, "NOTE 2 CPU"),
+    (system.gpus, {}, {"device": "gpu"}, "BAD 1 no"),
+    (system.gpus, {**HIDDEN, "torch_cuda": None}, {}, "BAD 2 PyTorch CUDA"),
     (
-        software.gpus,
+        system.gpus,
         {**HIDDEN, "torch_cuda": "12.6", "visible": 7},
         {},
         "BAD 2 CUDA_VISIBLE_DEVICES '7'",
     ),
-    (software.gpus, {**HIDDEN, "torch_cuda": "12.6"}, {}, "BAD 2 nvidia-smi"),
-    (software.gpus, {**HIDDEN, "torch_cuda": "12.6", "visible": ""}, {}, "NOTE 1 CPU"),
+    (system.gpus, {**HIDDEN, "torch_cuda": "12.6"}, {}, "BAD 2 nvidia-smi"),
+    (system.gpus, {**HIDDEN, "torch_cuda": "12.6", "visible": ""}, {}, "NOTE 1 CPU"),
     *(
         (
-            software.start_method,
+            system.start_method,
             {"driver": driver, "cuda_initialised": initialised},
             {"start_method": method},
             expected,
@@ -87,35 +92,40 @@ TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
             (None, "fork", False, "OK fork"),
         )
     ),
-    (limits.cores, {"cores": 8, "quota": None}, BUSY, "OK 8 4 2 6 2.0"),
-    (limits.cores, {"cores": 4, "quota": None}, BUSY, "NOTE 4 4.0 --num_read_processes"),
-    (limits.cores, {"cores": 1, "quota": None}, BUSY, "BAD 1 16.0 --num_read_processes"),
-    (limits.cores, {"cores": 64, "quota": 1.5}, BUSY, "BAD 64 1.5 10.7"),
-    (limits.cores, {"cores": 8, "quota": 64.0}, BUSY, "OK 8 64 2.0"),
-    (limits.cores, {"cores": 8, "quota": None, "slurm": 2}, BUSY, "NOTE 8 Slurm 2 8.0"),
+    (system.cores, {"cores": 8, "quota": None}, BUSY, "OK 8 4 2 6 2.0"),
+    (system.cores, {"cores": 4, "quota": None}, BUSY, "NOTE 4 4.0 --num_read_processes"),
+    (system.cores, {"cores": 1, "quota": None}, BUSY, "BAD 1 16.0 --num_read_processes"),
+    (system.cores, {"cores": 64, "quota": 1.5}, BUSY, "BAD 64 1.5 10.7"),
+    (system.cores, {"cores": 8, "quota": 64.0}, BUSY, "OK 8 64 2.0"),
+    (system.cores, {"cores": 8, "quota": None, "slurm": 2}, BUSY, "NOTE 8 Slurm 2 8.0"),
     # Each shard has a reader.
-    (limits.cores, {"cores": 64, "quota": None}, {"num_read_processes": 1, "num_gpus": 3}, "OK 3"),
     (
-        limits.cores,
+        system.cores,
+        {"cores": 64, "quota": None},
+        {"num_read_processes": 1, "num_gpus": 3},
+        "OK 3",
+    ),
+    (
+        system.cores,
         {"cores": 64, "quota": None},
         {"num_read_processes": "auto", "num_gpus": 3},
         "OK 3 readers",
     ),
-    (limits.memory, {"memory": 16384}, {}, "OK 770 MiB 16.0 GiB"),
-    (limits.memory, {"memory": 512}, {}, "BAD 770 MiB"),
+    (data.memory, {"memory": 16384}, {}, "OK 770 MiB 16.0 GiB"),
+    (data.memory, {"memory": 512}, {}, "BAD 770 MiB"),
     # Two frames of 1024x512 float32.
-    (limits.memory, {"memory": 16384, "driver": H200}, {}, "OK CuPy 4 MiB"),
-    (limits.address_space, {"address_space": resource.RLIM_INFINITY}, {}, "OK 10 MiB 32.0 GiB"),
-    (limits.address_space, {"address_space": 1 << 40}, {}, "OK 10 MiB 32.0 GiB"),
-    (limits.address_space, {"address_space": 1 << 20}, {}, "BAD 10 MiB 0 MiB -v -f"),
+    (data.memory, {"memory": 16384, "driver": H200}, {}, "OK CuPy 4 MiB"),
+    (data.address_space, {"address_space": resource.RLIM_INFINITY}, {}, "OK 10 MiB 32.0 GiB"),
+    (data.address_space, {"address_space": 1 << 40}, {}, "OK 10 MiB 32.0 GiB"),
+    (data.address_space, {"address_space": 1 << 20}, {}, "BAD 10 MiB 0 MiB -v -f"),
     # 64 in any case, and 3 for each of 6 readers.
-    (limits.open_files, {"open_files": resource.RLIM_INFINITY}, READERS, "OK 82 6 2"),
-    (limits.open_files, {"open_files": 82}, READERS, "OK 82 6 2 82"),
-    (limits.open_files, {"open_files": 81}, READERS, "BAD 82 6 2 81 82"),
-    (limits.settings, {}, {}, "OK 1024x512 1.1 MB"),
-    (limits.settings, {}, {"crop": 2000}, "BAD crop 2000x2000 1024x512"),
-    (limits.settings, {}, {"batch_size": 5, "tail": "drop"}, "BAD 5 4"),
-    (limits.settings, {}, {"columns": ("target",)}, "BAD 'target' path"),
+    (data.open_files, {"open_files": resource.RLIM_INFINITY}, READERS, "OK 82 6 2"),
+    (data.open_files, {"open_files": 82}, READERS, "OK 82 6 2 82"),
+    (data.open_files, {"open_files": 81}, READERS, "BAD 82 6 2 81 82"),
+    (data.settings, {}, {}, "OK 1024x512 1.1 MB"),
+    (data.settings, {}, {"crop": 2000}, "BAD crop 2000x2000 1024x512"),
+    (data.settings, {}, {"batch_size": 5, "tail": "drop"}, "BAD 5 4"),
+    (data.settings, {}, {"columns": ("target",)}, "BAD 'target' path"),
 ]
 
 
@@ -188,7 +198,7 @@ def test_the_driver_is_asked_by_nvml(
     ):
         monkeypatch.setattr(pynvml, name, functools.partial(nvml.call, name))
     job = Job(RunConfig())
-    check(software.driver, job, level, *words)
+    check(system.driver, job, level, *words)
     assert job.gpus == (("GPU 100", "GPU 101") if level == "OK" else ())
     assert job.on_gpu == (level == "OK")
     assert nvml.open == 0
@@ -246,7 +256,7 @@ def test_packages(
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     machine(driver, torch_cuda=torch_cuda)
-    text = check(software.packages, job(), "BAD" if wrong else "OK", *wrong)
+    text = check(system.packages, job(), "BAD" if wrong else "OK", *wrong)
     assert text.count(" is missing") + text.count(" is not ") == len(wrong)
     if wrong:
         command = text.partition("pip install ")[2]
@@ -256,7 +266,7 @@ def test_packages(
 def test_installed_packages(job: MakeJob, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("nvidia-dali-cuda120", "torch", "numpy", "astropy", "numba")
     check(
-        software.packages,
+        system.packages,
         job(),
         "OK",
         *(f"{name} {importlib.metadata.version(name)}" for name in names),
@@ -266,7 +276,7 @@ def test_installed_packages(job: MakeJob, check: Check, monkeypatch: pytest.Monk
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", requires)  # of a clone on the path
-    check(software.packages, job(), "NOTE", "not checked", "clone")
+    check(system.packages, job(), "NOTE", "not checked", "clone")
 
 
 @pytest.mark.parametrize(
@@ -300,13 +310,13 @@ def test_cuda_libraries(
     pathfinder.load_nvidia_dynamic_lib = load
     monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
-    check(software.cuda_libraries, found, "OK", "nvvm", "nvJitLink", "nvrtc", "cufft")
+    check(system.cuda_libraries, found, "OK", "nvvm", "nvJitLink", "nvrtc", "cufft")
     missing |= {"nvvm", "cufft"}
     install = f"pip install 'dali-pipelines[{extra}]'"
-    text = check(software.cuda_libraries, found, "BAD", "nvvm", "cufft", install)
+    text = check(system.cuda_libraries, found, "BAD", "nvvm", "cufft", install)
     assert "nvrtc" not in text
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
-    check(software.cuda_libraries, found, "BAD", "cuda-pathfinder", install)
+    check(system.cuda_libraries, found, "BAD", "cuda-pathfinder", install)
 
 
 @pytest.mark.parametrize(
@@ -317,9 +327,9 @@ def test_vectors(
     job: MakeJob, check: Check, monkeypatch: pytest.MonkeyPatch, form: Any, level: str, word: str
 ) -> None:
     monkeypatch.setattr("dali_pipelines.kernels.vectors.FORM", form)
-    check(software.vectors, job(), level, word)
-    check(software.vectors, job(pipeline="aia"), level, word)
-    check(software.vectors, job(pipeline="jpeg"), "OK", "not used")
+    check(system.vectors, job(), level, word)
+    check(system.vectors, job(pipeline="aia"), level, word)
+    check(system.vectors, job(pipeline="jpeg"), "OK", "not used")
 
 
 @pytest.mark.parametrize("pipeline", ["fits", "jpeg"])
@@ -328,11 +338,11 @@ def test_kernel_cache(
 ) -> None:
     module = {"fits": "dali_pipelines.kernels.jit", "jpeg": "readers.jpeg.mcu.jit"}[pipeline]
     monkeypatch.setattr(f"{module}.JIT", SimpleNamespace(folder=tmp_path))
-    check(software.kernel_cache, job(pipeline=pipeline), "NOTE", str(tmp_path))
+    check(system.kernel_cache, job(pipeline=pipeline), "NOTE", str(tmp_path))
     (tmp_path / "kernel.nbi").touch()
-    check(software.kernel_cache, job(pipeline=pipeline), "OK", str(tmp_path))
+    check(system.kernel_cache, job(pipeline=pipeline), "OK", str(tmp_path))
     monkeypatch.setattr(f"{module}.JIT", SimpleNamespace(folder=None))
-    check(software.kernel_cache, job(pipeline=pipeline), "BAD", "NUMBA_CACHE_DIR")
+    check(system.kernel_cache, job(pipeline=pipeline), "BAD", "NUMBA_CACHE_DIR")
 
 
 # ---- Memory, rows and files --------------------------------------------------------------------
@@ -352,7 +362,7 @@ def test_a_run_gets_by_with_the_open_files_that_are_asked_for(
     archive: Path, job: MakeJob, check: Check
 ) -> None:
     settings = {"num_read_processes": 8, "prefetch": 4}
-    words = check(limits.open_files, job(**settings), "OK").split()
+    words = check(data.open_files, job(**settings), "OK").split()
     needed = int(words[words.index("needed") - 1])
     command = [sys.executable, str(SCRIPTS / "run.py"), f"--data={archive}", "--device=cpu"]
     command += ["--batch_size=2", *(f"--{name}={value}" for name, value in settings.items())]
@@ -365,23 +375,22 @@ def test_settings_of_files_of_another_kind(job: MakeJob, check: Check, tmp_path:
     for name in "ab":
         (tmp_path / f"{name}.fits").write_text("no FITS")
     wrong = job(data=str(tmp_path))
-    check(limits.settings, wrong, "BAD", "fits", f"{tmp_path}/a.fits", "--pipeline")
-    check(limits.memory, wrong, "NOTE", "not checked")
+    check(data.settings, wrong, "BAD", "fits", f"{tmp_path}/a.fits", "--pipeline")
+    check(data.memory, wrong, "NOTE", "not checked")
 
 
 def test_rows_are_read_as_by_a_run(
     job: MakeJob, check: Check, archive: Path, tmp_path: Path
 ) -> None:
     """Rows of all shards; one file is cut off, which its header does not say."""
-    check(rows.rows, job(num_gpus=3), "OK", "4 tried")
+    check(data.rows, job(num_gpus=3), "OK", "4 tried")
     for number in range(4):
         os.link(archive / f"{number}.fits", tmp_path / f"{number}.fits")
     cut = tmp_path / "9.fits"
     cut.write_bytes((archive / "0.fits").read_bytes()[:600_000])
     found = functools.partial(job, data=str(tmp_path))
-    check(rows.rows, found(num_gpus=3), "BAD", "1 of 5", f"{cut}: ", "--bad_sample=skip")
-    check(rows.rows, found(bad_sample="skip"), "NOTE", "1 of 5", f"{cut}: ")
-    check(rows.rows, job(data=str(tmp_path / "no")), "NOTE", "not checked")
+    check(data.rows, found(num_gpus=3), "BAD", "1 of 5", f"{cut}: ", "--bad_sample=skip")
+    check(data.rows, found(bad_sample="skip"), "NOTE", "1 of 5", f"{cut}: ")
 
 
 def damaged_tiles(folder: Path, *, sound: int) -> Path:
@@ -400,15 +409,15 @@ def damaged_tiles(folder: Path, *, sound: int) -> Path:
 def test_tiles_are_decoded_as_by_a_run(job: MakeJob, check: Check, tmp_path: Path) -> None:
     damaged = damaged_tiles(tmp_path, sound=1)
     found = functools.partial(job, data=str(tmp_path))
-    check(rows.rows, found(), "BAD", "1 of 2", f"{damaged}: ", "--bad_sample=skip")
-    check(rows.rows, found(hdus=(("image", 1), ("b", 1))), "OK", "2 tried", "verify")
+    check(data.rows, found(), "BAD", "1 of 2", f"{damaged}: ", "--bad_sample=skip")
+    check(data.rows, found(hdus=(("image", 1), ("b", 1))), "OK", "2 tried", "verify")
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 def test_no_row_can_be_read(job: MakeJob, check: Check, tmp_path: Path, policy: str) -> None:
     first = damaged_tiles(tmp_path, sound=0)
     found = job(data=str(tmp_path), bad_sample=policy)
-    check(rows.rows, found, "BAD", "2 of 2", f"{first}: ", "--data", "--pipeline")
+    check(data.rows, found, "BAD", "2 of 2", f"{first}: ", "--data", "--pipeline")
 
 
 def test_images_of_several_sizes(job: MakeJob, check: Check, archive: Path, tmp_path: Path) -> None:
@@ -416,9 +425,9 @@ def test_images_of_several_sizes(job: MakeJob, check: Check, archive: Path, tmp_
     fits.PrimaryHDU(np.zeros((8, 9), np.int16)).writeto(tmp_path / "1.fits")
     found = functools.partial(job, data=str(tmp_path), shuffle=False)
     sizes = [f"1024x512 ({tmp_path}/0.fits)", f"8x9 ({tmp_path}/1.fits)"]
-    check(rows.rows, found(), "BAD", *sizes, "--crop", "--resize", "--ragged")
+    check(data.rows, found(), "BAD", *sizes, "--crop", "--resize", "--ragged")
     for settings in ({"crop": 4}, {"resize": 4}, {"ragged": "pad"}, {"batch_size": 1}):
-        check(rows.rows, found(**settings), "OK", "2 tried")
+        check(data.rows, found(**settings), "OK", "2 tried")
 
 
 def test_reading_rows_is_bounded(
@@ -427,16 +436,16 @@ def test_reading_rows_is_bounded(
     """By 64 rows, and by 2 s from the second one on."""
     for number in range(65):
         os.link(archive / "0.fits", tmp_path / f"{number:02d}.fits")
-    check(rows.rows, job(data=str(tmp_path)), "OK", "33 tried")
+    check(data.rows, job(data=str(tmp_path)), "OK", "33 tried")
     clock(3.0)
-    check(rows.rows, job(data=str(tmp_path)), "OK", "2 tried")
+    check(data.rows, job(data=str(tmp_path)), "OK", "2 tried")
 
 
 def test_data(job: MakeJob, check: Check, tmp_path: Path) -> None:
-    check(files.data, job(), "OK", "4 files", "read 4 of them", "4.2 MB", " MB/s ")
+    check(data.data, job(), "OK", "4 files", "read 4 of them", "4.2 MB", " MB/s ")
     nowhere = job(data=str(tmp_path / "nowhere"))
-    check(files.data, nowhere, "BAD", f"{tmp_path}/nowhere")
-    for other in limits.settings, limits.memory:
+    check(data.data, nowhere, "BAD", f"{tmp_path}/nowhere")
+    for other in data.settings, data.rows, data.memory:
         check(other, nowhere, "NOTE", "not checked")
 
 
@@ -448,7 +457,7 @@ def test_members_are_counted_by_their_files(
         for file in archive.glob("*.fits"):
             tar.add(file, file.name)
     found = job(data=str(tmp_path))
-    check(files.data, found, "OK", "1 file of 4 rows", "read 1 of them", "4.2 MB")
+    check(data.data, found, "OK", "1 file of 4 rows", "read 1 of them", "4.2 MB")
 
 
 def test_files_of_samples_are_counted(
@@ -459,7 +468,7 @@ def test_files_of_samples_are_counted(
     columns = {"path": names[:2], "path_a": names[:2], "path_b": [names[2], None]}
     Index(pa.table(columns)).save(tmp_path / "a.parquet")
     found = job(data=str(tmp_path / "a.parquet"))
-    check(files.data, found, "OK", "3 files of 2 rows", "read 3 of them", "3.2 MB")
+    check(data.data, found, "OK", "3 files of 2 rows", "read 3 of them", "3.2 MB")
 
 
 def test_files_that_are_gone(job: MakeJob, check: Check, archive: Path, tmp_path: Path) -> None:
@@ -468,8 +477,8 @@ def test_files_that_are_gone(job: MakeJob, check: Check, archive: Path, tmp_path
     catalogue.write_text(f"path\n{archive}/0.fits\n{tmp_path}/gone.fits\n{archive}/1.fits\n")
     found = functools.partial(job, data=str(catalogue))
     gone = f"{tmp_path}/gone.fits: No such file or directory"
-    check(files.data, found(), "BAD", "1 of 3 files", gone, "--bad_sample=skip")
-    check(files.data, found(bad_sample="skip"), "NOTE", "1 of 3 files", gone)
+    check(data.data, found(), "BAD", "1 of 3 files", gone, "--bad_sample=skip")
+    check(data.data, found(bad_sample="skip"), "NOTE", "1 of 3 files", gone)
 
 
 def sparse(path: Path, nbytes: int) -> str:
@@ -482,17 +491,17 @@ def sparse(path: Path, nbytes: int) -> str:
 def test_reading_files_is_bounded(job: MakeJob, check: Check, tmp_path: Path, clock: Clock) -> None:
     """By 512 MB, and by 2 s."""
     found = job(data=sparse(tmp_path / "a.fits", 1 << 30))
-    check(files.data, found, "OK", "515.9 MB")  # in blocks of 4 MiB
+    check(data.data, found, "OK", "515.9 MB")  # in blocks of 4 MiB
     clock(3.0)
-    check(files.data, found, "OK", "read 0 of them")
+    check(data.data, found, "OK", "read 0 of them")
 
 
 def test_slow_storage_is_noted(job: MakeJob, check: Check, tmp_path: Path, clock: Clock) -> None:
     clock(0.1)
     found = job(data=sparse(tmp_path / "a.fits", 20_000_000))
-    check(files.data, found, "NOTE", "20.0 MB", "--num_read_processes")
+    check(data.data, found, "NOTE", "20.0 MB", "--num_read_processes")
     # Small files say nothing of the storage.
-    check(files.data, job(data=sparse(tmp_path / "a.fits", 1000)), "OK")
+    check(data.data, job(data=sparse(tmp_path / "a.fits", 1000)), "OK")
 
 
 @pytest.mark.parametrize(
@@ -525,7 +534,7 @@ def test_kind_of_storage(
     found.index  # noqa: B018  opened before os.open is replaced
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", opened)
-        check(files.data, found, "OK", *words)
+        check(data.data, found, "OK", *words)
     assert asked == ([os.O_DIRECT] if has_o_direct else [os.O_DIRECT, 0]) * 4
 
 
@@ -534,20 +543,20 @@ def test_folders(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "not" / "yet"))
     report = str(tmp_path / "report.json")
-    check(files.folders, job(report=report), "OK", f"{tmp_path}/not/yet/dali-pipelines")
+    check(system.folders, job(report=report), "OK", f"{tmp_path}/not/yet/dali-pipelines")
     assert list(tmp_path.iterdir()) == []
-    check(files.folders, job(audit="/nowhere/audit.csv"), "BAD", "/nowhere ", "--audit")
+    check(system.folders, job(audit="/nowhere/audit.csv"), "BAD", "/nowhere ", "--audit")
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
-    check(files.folders, job(), "BAD", "/proc/dali-pipelines", "XDG_CACHE_HOME")
+    check(system.folders, job(), "BAD", "/proc/dali-pipelines", "XDG_CACHE_HOME")
 
 
 def test_the_folder_of_the_cache(job: MakeJob, check: Check, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     found = functools.partial(job, cache=str(cache))
-    check(files.folders, found(cache_bytes=10**7), "OK", f"{cache} (")
-    check(files.folders, found(cache_bytes=10**15), "NOTE", "--cache_bytes=1e+06GB")
+    check(system.folders, found(cache_bytes=10**7), "OK", f"{cache} (")
+    check(system.folders, found(cache_bytes=10**15), "NOTE", "--cache_bytes=1e+06GB")
     cache.touch()
-    check(files.folders, found(cache_bytes=10**7), "BAD", f"{cache} ", "set --cache")
+    check(system.folders, found(cache_bytes=10**7), "BAD", f"{cache} ", "set --cache")
 
 
 # ---- The command -------------------------------------------------------------------------------
@@ -561,7 +570,7 @@ def test_a_check_that_fails_is_a_finding(
 
     check(cores, job(), "BAD", "cores", "KeyError", "'a bug'")
     monkeypatch.setitem(sys.modules, "torch", None)
-    check(software.start_method, job(start_method="fork"), "BAD", "ModuleNotFoundError")
+    check(system.start_method, job(start_method="fork"), "BAD", "ModuleNotFoundError")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Checks of `doctor`: driver, GPUs, packages, start method and compiled kernels."""
+"""Checks of `doctor`: the machine and what is installed on it, whatever the data are."""
 
 from __future__ import annotations
 
@@ -7,21 +7,30 @@ import importlib.metadata
 import io
 import os
 import platform
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from dali_pipelines.cli.doctor.finding import Finding, Unknown, bad, note, ok
+from dali_pipelines.cli.doctor.job import Finding, Unknown, bad, note, ok
 from dali_pipelines.cli.errors import count
+from dali_pipelines.runtime.cgroup import CoreGrant, usable_cores
 
 if TYPE_CHECKING:
-    from dali_pipelines.cli.doctor.finding import Job
+    from dali_pipelines.cli.doctor.job import Job
 
 _DALI_CUDA = (12, 0)
 """CUDA that nvidia-dali-cuda120 needs of the driver (DALI's installation page: 525.60 or later)."""
 
 _CUDA_LIBRARIES = ("nvvm", "nvJitLink", "nvrtc", "cufft")
 """As cuda-pathfinder calls them."""
+
+_BUSY = 2.0
+"""Threads and readers for each core that need no comment: readers mostly wait for files."""
+_TOO_MANY = 8.0
+"""From here on they mostly take the cores from each other, and each reader costs 20 MB."""
 
 
 def driver(job: Job) -> Finding:
@@ -169,6 +178,68 @@ def kernel_cache(job: Job) -> Finding:
     if any(folder.rglob("*.nbi")):
         return ok(f"kernel cache: {folder}, in use")
     return note(f"kernel cache: {folder} is empty, the first start takes 10 to 20 s longer")
+
+
+def cores(job: Job) -> Finding:
+    """Processors against the readers and DALI's threads."""
+    from dali_pipelines.runtime.devices import share_out
+
+    shards, threads = job.config.num_gpus, job.config.pipeline_config.num_threads
+    readers = sum(share_out(job.config.least_readers(shards), shards))
+    wanted = readers + shards * threads
+    grant, given = CoreGrant.of(), usable_cores()
+    granted = ", ".join(f"the {name} grants {cores:g}" for name, cores in grant.limits.items())
+    words = (
+        f"cores: {len(grant.allowed)}{granted and f' ({granted})'} for {count(readers, 'reader')} "
+        f"and {shards} x "
+        f"{count(threads, 'thread')}, {wanted / given:.1f} a core"
+    )
+    if wanted <= _BUSY * given:
+        return ok(words)
+    remedy = f"fewer --num_read_processes, --num_threads or --num_gpus, {_BUSY * given:.0f} in all"
+    return note(f"{words}; try {remedy}") if wanted <= _TOO_MANY * given else bad(words, remedy)
+
+
+def folders(job: Job) -> Finding:
+    """Folders that a run writes to: temporary files, caches, report and audit."""
+    from readers.cache.folder import cache_folder
+
+    wanted = {"TMPDIR": Path(tempfile.gettempdir()), "XDG_CACHE_HOME": cache_folder()}
+    for name in ("report", "audit", "rejected", "state"):
+        path = getattr(job.config, name)
+        if path is not None:
+            wanted[f"--{name}"] = Path(path).absolute().parent
+    if (cache := job.config.pipeline_config.cache) is not None:
+        wanted["--cache"] = Path(cache).absolute()
+    found, lacking = [], ""
+    for name, folder in wanted.items():
+        try:
+            free = _writable(folder, make=name == "--cache" or not name.startswith("--"))
+        except OSError as error:
+            return bad(
+                f"folders: {folder} cannot be written ({error.strerror})", f"set {name} to another"
+            )
+        found.append(f"{folder} ({free / 2**30:.1f} GiB free)")
+        nbytes = job.config.pipeline_config.cache_bytes or 0
+        if name == "--cache" and nbytes > free + _taken(folder):
+            lacking = f"; less than --cache_bytes={nbytes / 1e9:.3g}GB, so that the disk gets full"
+    words = f"folders: can be written, {', '.join(found)}{lacking}"
+    return note(words) if lacking else ok(words)
+
+
+def _taken(cache: Path) -> int:
+    """Return the bytes that a cache has on disk."""
+    return sum(file.stat().st_size for file in cache.glob("*/*"))
+
+
+def _writable(folder: Path, *, make: bool) -> int:
+    """Write into a folder, or the one it would be made in; return the bytes that are free."""
+    while make and not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        file.write(b"0")
+        file.flush()
+    return shutil.disk_usage(folder).free
 
 
 def _gpu_extra(job: Job) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dali_pipelines.cli.doctor.nvml import Driver, installed_driver, usable_gpus
 from dali_pipelines.cli.errors import count, one_line
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 Found = TypeVar("Found")
+
+_OBJECTS = 9
+"""Objects that are asked for, spread over the Index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,52 +60,45 @@ def bad(found: str, remedy: str) -> Finding:
     return Finding("BAD", f"{found}: {remedy}")
 
 
-_OBJECTS = 9
-"""Objects that are asked for, spread over the Index."""
-
-
-def _noted(row: Row) -> Row:
-    """Return a row of the whole object, with its length and ETag, which may take a request."""
-    place = replace(row, offset=None).place
-    return replace(row, offset=None, etag=place.etag, file_bytes=place.nbytes)
-
-
 class Unknown(Exception):
     """A check needs what another check could not find out and has reported."""
 
 
-def once(look: Callable[[], Found]) -> Callable[[], Found]:
-    """Return a function that looks once, and each time gives what that found, or raises its error.
+class Fact(Generic[Found]):
+    """A property of a Job that is looked up once, as a store that does not answer takes its time.
 
-    Of a store that does not answer each look takes the time-out.
+    If that fails, the first check that asks gets the error, and reports it. All others get Unknown.
     """
 
-    @functools.cache
-    def outcome() -> Found | Exception:
-        try:
-            return look()
-        except Exception as error:
-            return error
+    def __init__(self, look: Callable[[Job], Found], unknown: str) -> None:
+        self._look, self._unknown = look, unknown
 
-    def found() -> Found:
-        if isinstance(result := outcome(), Exception):
-            raise result
-        return result
+    def __get__(self, job: Job, _: object) -> Found:
+        if self not in job.known:
+            try:
+                job.known[self] = self._look(job)
+            except Exception as error:
+                unknown = Unknown(self._unknown)
+                unknown.__cause__ = error
+                job.known[self] = unknown
+                raise
+        found = job.known[self]
+        if isinstance(found, Unknown):
+            raise found
+        return found  # type: ignore[return-value]
 
-    return found
+
+def fact(unknown: str) -> Callable[[Callable[[Job], Found]], Fact[Found]]:
+    """Make a Fact of a method; `unknown` says why it is not known where that has failed."""
+    return lambda look: Fact(look, unknown)
 
 
 class Job:
-    """The run to check, and facts that several checks need, each looked up once.
-
-    Each raises Unknown where another check has reported why it cannot be known.
-    """
+    """The run to check, and facts that several checks need."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self._index = once(lambda: open_index(config))
-        self._rows = once(self._remote_rows)
-        self._pipelines = once(self._new_pipelines)
+        self.known: dict[object, object] = {}
 
     @cached_property
     def driver(self) -> Driver | None:
@@ -124,15 +119,10 @@ class Job:
         wanted = self.config.device
         return wanted == "gpu" or (wanted == "auto" and bool(self.gpus))
 
-    @property
-    def num_threads(self) -> int:
-        """DALI's threads of a shard."""
-        return self.config.pipeline_config.num_threads
-
-    @property
+    @fact("the data could not be opened")
     def index(self) -> Index:
         """Rows of the data that were asked for."""
-        return self._index()
+        return open_index(self.config)
 
     @cached_property
     def paths(self) -> pa.Array:
@@ -150,22 +140,21 @@ class Job:
         return count(files, noun) + (f" of {count(rows, 'row')}" if files != rows else "")
 
     @property
-    def remote_rows(self) -> list[Row]:
-        """Whole objects, with length and ETag, spread over the Index; none of an Index of files."""
-        return self._rows()
-
-    @property
-    def known_rows(self) -> list[Row]:
-        """The same, for all checks but the one that reports why the objects cannot be asked."""
+    def first_path(self) -> str:
+        """Path or URL of the data; empty if they could not be opened, which another check says."""
+        if is_url(data := self.config.data or ""):
+            return data
         try:
-            return self.remote_rows
-        except OSError as error:
-            raise Unknown("the objects cannot be asked") from error
+            return self.index.path(0)
+        except Exception:
+            return ""
 
-    def _remote_rows(self) -> list[Row]:
+    @fact("the objects cannot be asked")
+    def objects(self) -> list[Row]:
+        """Whole objects, with length and ETag, spread over the Index; none of an Index of files."""
         try:
             index = self.index
-        except Exception:  # the check of the data reports it
+        except Unknown:  # the check of the data has reported it
             return []
         if not is_url(index.path(0)):
             return []
@@ -174,42 +163,38 @@ class Job:
         rows = (columns.row(number) for number in range(0, len(index), step))
         return [_noted(row) for row in itertools.islice(rows, _OBJECTS) if is_url(row.path)]
 
-    @property
+    @fact("what the settings need is not known")
     def pipelines(self) -> list[ReaderPipeline]:
-        """The pipelines that a run would start, on the CPU, so that CUDA is left alone."""
-        return self._pipelines()
-
-    def _new_pipelines(self) -> list[ReaderPipeline]:
+        """Pipelines that a run would start, on the CPU, so that CUDA is left alone."""
+        index = self.index
         try:
-            index = self.index
-        except Exception as error:
-            raise Unknown("the data could not be opened") from error
-        try:
-            self._rows()
-        except OSError as error:
-            if is_of_store(error):  # else it is one object
-                raise Unknown("the objects cannot be asked") from error
+            self.objects  # noqa: B018  without them nothing can be read
+        except Unknown as reason:
+            if is_of_store(reason.__cause__):  # else it is one object
+                raise
         try:
             return new_loader(self.config, index, [None] * self.config.num_gpus).make_pipelines()
         except (KeyError, TypeError) as error:  # of a setting, as `run` takes them
             raise ValueError(one_line(error)) from error
 
     @property
-    def known_pipelines(self) -> list[ReaderPipeline]:
-        """The pipelines, for all checks but the one that reports why they cannot be made."""
-        try:
-            pipelines = self.pipelines
-        except Exception as error:
-            raise Unknown("what the settings need is not known") from error
-        if pipelines[0].peek is None:
+    def peeked_pipelines(self) -> list[ReaderPipeline]:
+        """The pipelines; Unknown if they could read none of the first files."""
+        if self.pipelines[0].peek is None:
             raise Unknown("what the files need is not known")
-        return pipelines
+        return self.pipelines
 
     @cached_property
     def estimate(self) -> MemoryEstimate:
         """Memory that the pipelines will take."""
         from dali_pipelines.memory import estimate_memory
 
-        estimate = estimate_memory(self.known_pipelines)
+        estimate = estimate_memory(self.peeked_pipelines)
         # With GPUs the decoded batches lie there; all else is the same.
         return replace(estimate, images=0) if self.on_gpu else estimate
+
+
+def _noted(row: Row) -> Row:
+    """Return a row of the whole object, with its length and ETag, which may take a request."""
+    place = replace(row, offset=None).place
+    return replace(row, offset=None, etag=place.etag, file_bytes=place.nbytes)
