@@ -23,7 +23,7 @@ from fits_files import write
 from fuzz_files import MEMORY_UNSAFE, Outcome, before_a_hole, damaged, judged, outcome, sum_past
 from strategies import StoredImage
 
-from dali_pipelines.cli.verify.astropy_truth import Truth
+from dali_pipelines.cli.verify.truth import Truth
 from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.single_rows import num_processes
-from dali_pipelines.cli.verify.decoded import decoded_rows
+from dali_pipelines.cli.verify.placed import decoded_rows
 from dali_pipelines.parallel.interpreter import Crash, isolated
 from dali_pipelines.parallel.task_map import isolated_map, process_map
 from dali_pipelines.parallel.worker import WorkerError, check_folders, fail
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dali_pipelines import Index
-    from dali_pipelines.cli.verify.astropy_truth import Truth
     from dali_pipelines.cli.verify.config import VerifyConfig
+    from dali_pipelines.cli.verify.truth import Truth
     from readers.contract import Row
 
 _AT_ONCE = 128
@@ -136,8 +136,7 @@ def _records_of_kind(
     kind: str, index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[Record, None, None]:
     """Compare file by file, both decoders running ahead of it."""
-    from dali_pipelines.cli.verify.astropy_truth import Truth, by_astropy
-    from dali_pipelines.cli.verify.pillow_truth import by_pillow
+    from dali_pipelines.cli.verify.truth import Truth, by_astropy, by_pillow
 
     columns = index.columns().with_places(Places(config.storage))
     rows = [columns.row(number) for number in range(len(index))]

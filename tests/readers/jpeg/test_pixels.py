@@ -11,7 +11,7 @@ import pytest
 from image_files import C8, exif, pillow, raw_png, tiff
 from PIL import Image, PngImagePlugin
 
-from dali_pipelines.cli.verify.pillow_truth import by_pillow
+from dali_pipelines.cli.verify.truth import by_pillow
 from readers import JpegReader, Mask, ReadError, Window
 from readers.header_scan import image_facts
 from readers.places.opener import LOCAL

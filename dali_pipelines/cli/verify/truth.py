@@ -1,0 +1,156 @@
+"""An image as astropy or Pillow reads it: pixels, facts and complaints, for `verify`."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.errors import one_line
+from dali_pipelines.cli.full_decode import check_whole, unpacked_file
+from readers.jpeg.by_pillow import displayed
+from readers.jpeg.pixels import of_any_size
+from readers.jpeg.reader import load
+from readers.jpeg.sample_format import stored_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dali_pipelines.cli.verify.placed import Place
+    from readers.contract import Row
+    from readers.fits.headers import HduName
+
+_GREY_LEVELS = 2
+"""By which decoders of JPEG may differ."""
+
+
+@dataclass(slots=True)
+class Truth:
+    """One image; what its decoder could not find out is None."""
+
+    hdu: int | None = None
+    codec: str | None = None
+    """Tile compression (RICE_1, ...), or plain; or the format of an encoded image (JPEG, ...)."""
+    shape: tuple[int, ...] | None = None
+    """Of the window, or of the whole image."""
+    dtype: str | None = None
+    """Of the decoder's values."""
+    values: NDArray[np.float32] | None = None
+    """In its shape."""
+    complaint: str = ""
+    """Why there are no values; or that the file ends early, which astropy only warns of."""
+    decoder: str = "astropy"
+    """Name of who made the values."""
+    tolerance: float = 0.0
+    """By which others may differ from them."""
+
+
+@contextmanager
+def _complaints_to(truth: Truth) -> Iterator[None]:
+    """Note an error, or else a warning that the file ends early."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except Exception as error:  # decoders raise many types on hostile input
+            truth.values = None
+            truth.complaint = one_line(f"{type(error).__name__}: {error}")
+            return
+    complaints = (one_line(warning.message) for warning in caught)
+    truth.complaint = next((text for text in complaints if "truncated" in text), "")
+
+
+def by_astropy(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
+    """Decode an image of a FITS file, or a window of it, by astropy alone.
+
+    By default the HDU is the first one that holds an image. Of an image of more than two axes the
+    row must name the plane.
+    """
+    truth = Truth(hdu if isinstance(hdu, int) else None)
+    with _complaints_to(truth):
+        _decode_fits(truth, row, hdu, window)
+    return truth
+
+
+def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
+    """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
+
+    The window is in the image as displayed. The HDU is for FITS alone.
+    """
+    truth = Truth(decoder="Pillow")
+    with _complaints_to(truth), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of odd EXIF data, e.g.
+        of_any_size(partial(_decode_image, truth, row, window))
+        check_whole(row)
+    return truth
+
+
+def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Place | None) -> None:
+    import numpy as np
+    import psutil
+    from astropy.io import fits
+
+    with unpacked_file(row.place) as file, fits.open(file, memmap=False) as hdus:
+        if hdus[0].header.get("SIMPLE") is False:  # astropy would go on for ever in a gzipped file
+            raise ValueError("SIMPLE is F")
+        if name is None:
+            images = (n for n, hdu in enumerate(hdus) if hdu.is_image and hdu.shape)
+            truth.hdu = next(images, None)
+        else:
+            truth.hdu = hdus.index_of(name)
+        if truth.hdu is None:
+            raise ValueError("no HDU holds an image")
+        hdu = hdus[truth.hdu]
+        if not (hdu.is_image and hdu.shape):
+            raise ValueError(f"HDU {truth.hdu} holds no image")
+        truth.codec = str(getattr(hdu, "compression_type", "plain"))
+        shape = hdu.shape
+        # Stored and scaled, in 64 bits each. The system would kill this process.
+        if 16 * math.prod(shape) > psutil.virtual_memory().available:
+            raise MemoryError(f"an image of shape {tuple(shape)} does not fit into memory")
+        planes = math.prod(shape[:-2])
+        if row.plane is None and planes > 1:
+            raise ValueError(f"an image of shape {shape} has {planes} planes, none is named")
+        at = tuple(map(int, np.unravel_index(row.plane or 0, shape[:-2]))) if shape[:-2] else ()
+        if window is None:
+            values = hdu.data[at]
+        else:
+            window.check(*(1, *shape)[-2:])
+            values = hdu.section[(*at, *window.slices()[-len(shape) :])]
+        values = np.atleast_2d(values)
+        truth.shape, truth.dtype = values.shape, values.dtype.name
+        truth.values = np.asarray(values).astype(np.float32)
+        with suppress(Exception):  # what follows may be anything; astropy warns where it is cut off
+            len(hdus)
+
+
+def _decode_image(truth: Truth, row: Row, window: Place | None) -> None:
+    import numpy as np
+    from PIL import Image
+
+    loaded = load(row.place, channels=3)
+    truth.codec = loaded.format
+    truth.tolerance = _GREY_LEVELS if loaded.format == "JPEG" else 0
+    with row.place as place:
+        encoded = place.read(0, place.nbytes)
+    # Not by its path: Pillow 13 turns a TIFF twice that it can map.
+    with Image.open(io.BytesIO(encoded)) as image:
+        bits = stored_bits(encoded, image)
+        values = displayed(image, 3, bits)
+    if values.ndim == 2:
+        values = np.stack((values, values, values), axis=-1)
+    if bits > 8 and values.dtype == np.uint8:  # Pillow keeps 8 bits of 16-bit colours
+        truth.tolerance = (2**bits - 1) / 255
+        values = np.rint(values * truth.tolerance).astype(np.uint16)
+    if window is not None:
+        window.check(*values.shape[:2])
+        values = values[window.slices()]
+    truth.shape, truth.dtype = values.shape, values.dtype.name
+    truth.values = values.transpose(2, 0, 1).astype(np.float32)
