@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psutil
 
 from benchmarks.measure.ledger import COUNTED, Ledger
-from dali_pipelines.cli.run.threads import CpuTime
+from dali_pipelines.cli.run.stages import CpuTime
 
 _DALI = ("[DALI]", "PrefetchWorker")
 """How the names of its threads begin."""

@@ -283,8 +283,6 @@ def _descriptor(path: str) -> int | None:
 
 
 def _is_device(path: str) -> bool:
-    """Return whether it is not a regular file, or leads to one that is open, as /dev/stdout may."""
-    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    target = os.readlink(path) if os.path.islink(path) else ""
-    is_open = target.startswith("/proc/") or folder.startswith("/proc/")
-    return os.path.exists(path) and (is_open or not os.path.isfile(path))
+    """Return whether it is not a regular file, or one that is open, as /dev/stdout may be."""
+    is_special = os.path.exists(path) and not os.path.isfile(path)
+    return is_special or _descriptor(path) is not None

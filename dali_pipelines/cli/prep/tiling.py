@@ -1,24 +1,26 @@
-"""Copies of FITS files with square RICE_1 tiles: a window needs fewer bytes of them."""
+"""Copies of FITS files with square RICE_1 tiles: a window needs fewer bytes of them.
+
+Images become tables, under the headers that they had: cards that do not say how the pixels are
+stored are copied byte for byte, those that break the standard too. CHECKSUM and DATASUM are of the
+bytes as they are: astropy takes them of the header as it would write it, in which it has fixed such
+cards; then the sums of such a file, as JSOC's, are wrong.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
+from astropy.io import fits
 from numpy.typing import NDArray
 
-from dali_pipelines.cli.prep.checksum import is_sound, ones_sum
-from dali_pipelines.cli.prep.tiled_hdu import (
-    inherited_cards,
-    reason_to_copy,
-    tiled_hdu,
-    with_sums,
-)
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, read_errors
 from readers.fits.gunzip import MAGIC
@@ -37,6 +39,42 @@ _EMPTY = (
 )
 """Header of the empty HDU that comes before an image that was in HDU 0."""
 _PIECE = 16 << 20
+"""Bytes that are read or summed at once, a multiple of 4: 64 bits hold the sum."""
+
+_CARD = 80
+_BLOCK = 2880
+_TABLE = re.compile(
+    rb"XTENSION|BITPIX|NAXIS\d*|[PG]COUNT|TFIELDS|THEAP|ZIMAGE|ZCMPTYPE|ZBITPIX|ZNAXIS\d*|ZMASKCMP"
+    rb"|Z(TILE|NAME|VAL)\d+|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO|DISP|DIM)\d+"
+)
+"""Keywords that say how an image is stored in a table."""
+_OF_OLD_TABLE = re.compile(rb"CHECKSUM|DATASUM|" + _TABLE.pattern)
+_OF_OLD_IMAGE = re.compile(rb"BITPIX|NAXIS\d*")
+"""Keywords that the new table has instead of those of an HDU."""
+_OF_IMAGE = {
+    b"SIMPLE": b"ZSIMPLE",
+    b"XTENSION": b"ZTENSION",
+    b"EXTEND": b"ZEXTEND",
+    b"BLOCKED": b"ZBLOCKED",
+    b"PCOUNT": b"ZPCOUNT",
+    b"GCOUNT": b"ZGCOUNT",
+    b"CHECKSUM": b"ZHECKSUM",
+    b"DATASUM": b"ZDATASUM",
+}
+"""Keywords of a plain image, and their names in its table (FITS Standard 4.0, section 10.1.1)."""
+_NOT_INHERITED = re.compile(
+    rb"BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|INHERIT|COMMENT|HISTORY|(?:)|" + b"|".join(_OF_IMAGE)
+)
+"""Keywords of a primary header that are of its own data (FITS Standard 4.0, section 4.4.2.6)."""
+_OF_FLOATS = {"ZSCALE", "ZZERO", "ZMASKCMP", "NULL_PIXEL_MASK"}
+"""Columns and keywords of floats that are quantised tile by tile."""
+_RESERVED = re.compile(
+    _TABLE.pattern + b"|ZBLANK|ZQUANTIZ|ZDITHER0|ZSCALE|ZZERO|" + b"|".join(_OF_IMAGE.values())
+)
+"""Keywords that would get a meaning in a table."""
+
+_ALL_ONES = 0xFFFFFFFF
+_PUNCTUATION = frozenset(b":;<=>?@[\\]^_`")
 
 
 class _Part(NamedTuple):
@@ -199,3 +237,177 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
     with FitsFile.at(LocalPlace(path), number) as file:
         found = find_image(file)
         return found.pixels(file, None, list(range(found.shape.planes)), scaled=False)
+
+
+# ---- An HDU --------------------------------------------------------------------------------
+
+
+def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
+    """Return why an HDU is copied as it is, empty if that needs no words; None to rewrite it.
+
+    The header is the table's for a compressed image.
+    """
+    compressed = header.get("ZIMAGE") is True and header.get("XTENSION") == "BINTABLE"
+    if not compressed and header.get("XTENSION", "IMAGE") != "IMAGE":
+        return ""  # a table
+    letter = "Z" if compressed else ""
+    axes = [header[f"{letter}NAXIS{n + 1}"] for n in range(header[f"{letter}NAXIS"])]
+    if not axes or 0 in axes:
+        return ""  # no pixels
+    if len(axes) == 1:
+        return "it has one axis"
+    if len(axes) > 3:
+        return "it has more than three axes, which CFITSIO cannot read in tiles"
+    columns = {header.get(f"TTYPE{n + 1}") for n in range(header.get("TFIELDS", 0))}
+    if compressed and _OF_FLOATS & {*columns, *header}:
+        return "its floats are quantised tile by tile, and would be quantised once more"
+    bitpix = header[f"{letter}BITPIX"]
+    if bitpix < 0:
+        return f"RICE_1 would quantise its pixels, which are float{-bitpix}"
+    if bitpix == 64:
+        return "RICE_1 has no integers of 64 bits"
+    own = {key.encode() for key in header} - _OF_IMAGE.keys()
+    if not compressed and any(
+        _RESERVED.fullmatch(key) and not _OF_OLD_IMAGE.fullmatch(key) for key in own
+    ):
+        return "its header has keywords of a table"
+    if not compressed and not header.get("BSCALE", 1):
+        return "its BSCALE is 0, which astropy ignores in tables"
+    blank = header.get("ZBLANK", header.get("BLANK"))
+    if blank is not None and not _is_stored_as(blank, bitpix):
+        return f"its BLANK is not an integer that BITPIX {bitpix} can store"
+    tiles = tuple(header.get(f"ZTILE{n + 1}") for n in range(len(axes)))
+    done = header.get("ZCMPTYPE") == "RICE_1" and tiles == _tile_shape(axes[::-1], edge)[::-1]
+    return "" if done else None
+
+
+def _is_stored_as(blank: object, bitpix: int) -> bool:
+    """Return whether pixels can have this value; astropy reads no tables with another."""
+    limits = np.iinfo(np.uint8 if bitpix == 8 else f"i{bitpix // 8}")
+    return isinstance(blank, int) and limits.min <= blank <= limits.max
+
+
+def tiled_hdu(text: bytes, stored: NDArray[Any], edge: int) -> bytes:
+    """Return the bytes of an HDU, with CHECKSUM and DATASUM.
+
+    Parameters
+    ----------
+    text : bytes
+        Header of the HDU as it was, of a table or of a plain image.
+    stored : ndarray, shape (..., height, width)
+        Integers as they are stored: BSCALE, BZERO and BLANK are in the header.
+    edge : int
+        Height and width of the tiles, in pixels; each plane has its own.
+    """
+    table, data = _table(stored, edge)
+    cards = [card for card in table if _TABLE.fullmatch(_keyword(card))]
+    cards += _kept(text)
+    return with_sums(b"".join(cards), data)
+
+
+def inherited_cards(text: bytes) -> list[bytes]:
+    """Return the cards of a primary header that extensions inherit."""
+    return list(_without(text, _NOT_INHERITED))
+
+
+def with_sums(cards: bytes, data: bytes = b"") -> bytes:
+    """Return the bytes of an HDU with these cards, and DATASUM and CHECKSUM after them."""
+    total = ones_sum(data)
+    sums = [
+        f"CHECKSUM= '{'0' * 16}'   / HDU checksum",
+        f"DATASUM = '{total:<10}'         / data unit checksum",
+        "END",
+    ]
+    text = cards + b"".join(card.ljust(_CARD).encode() for card in sums)
+    text = text.ljust(-(-len(text) // _BLOCK) * _BLOCK)
+    at = len(cards) + 11
+    own = encoded(_added(ones_sum(text), total)).encode()
+    return text[:at] + own + text[at + 16 :] + data
+
+
+def _added(first: int, second: int) -> int:
+    total = first + second
+    return (total >> 32) + (total & 0xFFFFFFFF)
+
+
+def _table(stored: NDArray[Any], edge: int) -> tuple[list[bytes], bytes]:
+    """Return the cards of a new table that holds the integers, and its data, whole blocks."""
+    file = io.BytesIO()
+    shape = _tile_shape(stored.shape, edge)
+    image = fits.CompImageHDU(stored, compression_type="RICE_1", tile_shape=shape)
+    fits.HDUList([fits.PrimaryHDU(), image]).writeto(file)
+    content = file.getvalue()
+    with fits.open(io.BytesIO(content), disable_image_compression=True) as hdus:
+        place = hdus[1].fileinfo()
+    start, stop = place["datLoc"], place["datLoc"] + place["datSpan"]
+    return list(_cards(content[place["hdrLoc"] : start])), content[start:stop]
+
+
+def _tile_shape(shape: tuple[int, ...] | list[int], edge: int) -> tuple[int, ...]:
+    return *(1 for _ in shape[:-2]), *(min(edge, length) for length in shape[-2:])
+
+
+def _kept(text: bytes) -> Iterator[bytes]:
+    """Yield the cards of a header that a new table has as well."""
+    is_table = text.startswith(b"XTENSION= 'BINTABLE'")
+    for card in _without(text, _OF_OLD_TABLE if is_table else _OF_OLD_IMAGE):
+        keyword = _keyword(card)
+        of_table = keyword if is_table else _OF_IMAGE.get(keyword, keyword)
+        yield of_table.ljust(8) + card[8:]
+
+
+def _without(text: bytes, keywords: re.Pattern[bytes]) -> Iterator[bytes]:
+    """Yield the cards of a header up to END, but those of some keywords."""
+    left_out = False
+    for card in _cards(text):
+        keyword = _keyword(card)
+        if keyword != b"CONTINUE":
+            left_out = bool(keywords.fullmatch(keyword))
+        if keyword == b"END":
+            return
+        if not left_out:
+            yield card
+
+
+def _cards(text: bytes) -> Iterator[bytes]:
+    for at in range(0, len(text), _CARD):
+        yield text[at : at + _CARD]
+
+
+def _keyword(card: bytes) -> bytes:
+    return card[:8].rstrip()
+
+
+# ---- Sums ----------------------------------------------------------------------------------
+
+
+def ones_sum(data: bytes | memoryview) -> int:
+    """Return the 32-bit ones' complement sum of whole blocks (FITS Standard 4.0, appendix J)."""
+    total = 0
+    for at in range(0, len(data), _PIECE):
+        total += int(np.frombuffer(data[at : at + _PIECE], ">u4").sum(dtype=np.uint64))
+    while total > _ALL_ONES:
+        total = (total >> 32) + (total & _ALL_ONES)
+    return total
+
+
+def is_sound(data: bytes | memoryview) -> bool:
+    """Return whether the bytes of a whole HDU agree with the CHECKSUM in its header."""
+    return ones_sum(data) in (0, _ALL_ONES)
+
+
+def encoded(total: int) -> str:
+    """Return the 16 characters of CHECKSUM that bring the sum of an HDU, `total`, to all ones."""
+    value = _ALL_ONES - total
+    columns = []
+    for byte in value.to_bytes(4, "big"):
+        quarter, rest = divmod(byte, 4)
+        codes = [quarter + rest + ord("0"), *(quarter + ord("0") for _ in range(3))]
+        while _PUNCTUATION.intersection(codes):
+            for first in (0, 2):
+                if _PUNCTUATION.intersection(codes[first : first + 2]):
+                    codes[first] += 1
+                    codes[first + 1] -= 1
+        columns.append(codes)
+    text = "".join(chr(columns[byte][place]) for place in range(4) for byte in range(4))
+    return text[-1] + text[:-1]  # its first byte is the fourth of a word

@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.pipeline_flags import augmentation_of, factory_of
-from dali_pipelines.cli.show.captions import captions_of
 from dali_pipelines.cli.show.pictures import (
     Targets,
     image_picture,
@@ -16,13 +16,13 @@ from dali_pipelines.cli.show.pictures import (
     rejected_picture,
 )
 from dali_pipelines.cli.show.sheet import Picture
-from dali_pipelines.cli.show.sky import sky_position
 from dali_pipelines.cli.single_rows import Rejections, single_rows
 from readers.header_scan import file_facts
 from readers.index.schema import check_column
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import torch
 
     from dali_pipelines import Calibration
@@ -83,9 +83,9 @@ def _pictures(
                     targets = Targets.of(batch, config.labels)
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.pipeline_config.outputs)]
-                    lines += captions_of(index.table, config.captions or (), number)
+                    lines += _captions(index.table, config.captions or (), number)
                     if "matrix" in batch and config.pipeline_config.window == "row":
-                        lines.append(sky_position(file, batch["matrix"][0], image.shape))
+                        lines.append(_sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
             del batch  # what is held here cannot be reused for the next one
 
@@ -110,3 +110,52 @@ def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]
         f"{name} " + " ".join(f"{number:.4g}" for number in batch[name][0].flatten().tolist())
         for name in outputs
     ]
+
+
+def _captions(table: pa.Table, names: Sequence[str], row: int) -> list[str]:
+    """Return a line for each column: its name, and the value of a row."""
+    return [f"{name} {one_line(_in_words(table[name][row]))}" for name in names]
+
+
+def _in_words(value: pa.Scalar) -> str:
+    """Return a value: numbers with 6 digits, times to the second, and a dash for null."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not value.is_valid:
+        return "-"
+    if pa.types.is_timestamp(value.type):
+        time = np.datetime64(value.value, value.type.unit)
+        return str(np.datetime_as_string(time, unit="s"))
+    return _rounded(value.as_py())
+
+
+def _rounded(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_rounded, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _sky_position(file: Row, matrix: torch.Tensor, shape: Sequence[int]) -> str:
+    """Return the sky coordinates of the middle of a sample, such as ``RA 150.1 DEC +2.2 deg``.
+
+    Empty if the file has none. `matrix`, shape (2, 3), leads from pixels (x, y) of the sample, of
+    `shape` (..., height, width), to those of the file's image.
+    """
+    import numpy as np
+
+    from readers.index.catalogue.headers import image_facts
+
+    image = file.path, -1 if file.hdu is None else file.hdu
+    (facts,) = image_facts([image], with_wcs=True, places=file.places)
+    if isinstance(facts, str) or facts.wcs is None:
+        return ""
+    *_, height, width = shape
+    place = matrix.numpy() @ ((width - 1) / 2, (height - 1) / 2, 1)
+    (world,) = facts.wcs.all_pix2world(place[None], 0)
+    if not np.isfinite(world).all():
+        return ""
+    axes = facts.wcs.wcs
+    longitude, latitude = world[axes.lng], world[axes.lat]
+    # wcslib has made degrees of all units.
+    return f"{axes.lngtyp.strip()} {longitude:.5f} {axes.lattyp.strip()} {latitude:+.5f} deg"

@@ -18,9 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import StoredImage, compressed_floats, compressed_integers, cubes, plain_images
 
-from dali_pipelines.cli.prep.checksum import encoded, is_sound, ones_sum
-from dali_pipelines.cli.prep.tiled_hdu import tiled_hdu
-from dali_pipelines.cli.prep.tiling import Tiling
+from dali_pipelines.cli.prep.tiling import Tiling, encoded, is_sound, ones_sum, tiled_hdu
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.metadata import image_metadata

@@ -11,8 +11,8 @@ from astropy.io import fits
 from PIL import Image
 
 from dali_pipelines.cli.options import parse
-from dali_pipelines.cli.run.delivered import first_images, save_delivered
 from dali_pipelines.cli.run.main import main
+from dali_pipelines.cli.run.output import first_images, save_delivered
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.samples import sets
 from dali_pipelines.cli.samples.job import SAMPLE_JOBS, sample_job

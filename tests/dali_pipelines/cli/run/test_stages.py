@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from dali_pipelines.cli.run.threads import CpuTime
+from dali_pipelines.cli.run.stages import CpuTime
 
 
 def spin(seconds: float) -> None:
