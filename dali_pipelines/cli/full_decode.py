@@ -24,10 +24,10 @@ from readers.places.file_object import file_object
 def check_whole(row: Row, planes: int = 1) -> None:
     """Decode a file whole, by astropy or Pillow, and compare DATASUM, or the checksums of a PNG.
 
-    Of a JPEG the entropy-coded data are gone through, too: by libjpeg-turbo, whose warnings count
-    as errors, and, where they are coded sequentially in one scan, by the toolkit's own kernel.
-    A FITS file is also read and decoded as pipelines do. The HDU of the row is the one that holds
-    the image, of so many `planes`.
+    The entropy-coded data of a JPEG are also decoded by libjpeg-turbo, whose warnings count as
+    errors, and, if they are sequential in one scan, by the toolkit's own kernel. A FITS file is
+    also read and decoded as by pipelines. The HDU of the row holds the image, with this number of
+    `planes`.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def check_whole(row: Row, planes: int = 1) -> None:
     """
     if row.hdu is not None:
         reader = FitsReader(row.hdu)
-        # Before astropy, which passes over some scalings, and streams that are cut or damaged.
+        # Before astropy, which ignores some scalings, and streams that are cut or damaged.
         for plane in range(planes):
             one = replace(row, plane=plane if planes > 1 else None)
             decoded(one, reader.read(one, None))
@@ -61,15 +61,15 @@ def unpacked_file(place: Place) -> Iterator[BinaryIO]:
 def _check_data_sum(place: Place, hdu: int) -> None:
     """Compare the DATASUM of the image's HDU, where it has one.
 
-    Not its CHECKSUM, which holds for the header as well: astropy corrects cards that are not as the
-    standard has them, as JSOC's are, and finds another sum then.
+    Not its CHECKSUM, which includes the header: astropy corrects cards that break the standard, as
+    JSOC's do, and then computes another sum.
     """
     with read_errors(place.name, hdu, None), FitsFile.at(place, hdu) as file:
         found = find_image(file)
         file.need(found.start, found.stop)
         with file.by_astropy(found.header_start, disable_image_compression=True) as (hdus, number):
             is_wrong = hdus[number].verify_datasum() == 0
-        if is_wrong:  # 1 if it is right, 2 if there is none
+        if is_wrong:  # 1 is right, 2 is missing
             reason = "DATASUM is not that of the data: they were changed"
             raise ReadError(place.name, reason, hdu=hdu)
 

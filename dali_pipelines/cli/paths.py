@@ -1,4 +1,4 @@
-"""Files that a command line names: those that are read, and the one that is written."""
+"""Files named on a command line: inputs and outputs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 _DATA = re.compile(
     rb"SIMPLE  =|\xff\xd8\xff|\x89PNG|RIFF|P[1-6]\s|\xff\x4f\xff\x51|PAR1|\x1f\x8b|.*\0", re.DOTALL
 )
-"""First bytes of files that are no reports: a byte of 0, which no text has, or those of an image or
-Index that may have none so early."""
+"""First bytes of files that are not reports: a byte of 0, not in text, or the signature of
+an image or Index that may have no such byte there."""
 _HEAD_BYTES = 512
 _FEW_FILES = 10_000
-"""Most files to look at one by one: more could take hours on a network."""
+"""Most files to compare one by one: more could take hours on a network."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
-"""Fields of a row that say what is read; columns of the same names."""
+"""Fields of a row, and columns, that locate the bytes of an image."""
 
 
 def at_home(value: Any) -> Any:
     """Return a value, or several, with the user's home in place of ``~`` and a leading ``~/``.
 
-    Shells do so at the beginning of a word, and not after ``--data=``; nobody does in a file.
+    Shells expand it at the beginning of a word, but not after ``--data=``, and not in a file.
     """
     if isinstance(value, list):
         return list(map(at_home, value))
@@ -46,7 +46,7 @@ def at_home(value: Any) -> Any:
 
 
 def location(text: str) -> str:
-    """Take a path or a URL of the command line; not a URL that holds a secret."""
+    """Parse a path or a URL of the command line; reject a URL that contains a secret."""
     from readers.places.urls import check_url, is_url
 
     if is_url(text):
@@ -60,7 +60,7 @@ def location(text: str) -> str:
 def index_of(
     files: Sequence[str], suffixes: Sequence[str], storage: Storage, hdu: HduName | None = None
 ) -> Index:
-    """Return one Index of all images, each once, also of those that make one sample.
+    """Return one Index of all images, each once, also images that belong to one sample.
 
     The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows whose Index
     names no HDU get `hdu`; a Refusal if all name others.
@@ -116,11 +116,11 @@ def check_output(path: str) -> None:
 
 
 def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) -> None:
-    """Reject what cannot be written, what is read, and what two flags name.
+    """Reject outputs that cannot be written, that are also inputs, or that two flags share.
 
-    Read are the file of ``--config``, and the existing files that settings of `config` name, but
-    for those in `paths`, and for `resume`, which may be the `state` that is written. All but `out`
-    and `output` are tables and reports, which must not replace images. See `check_unread`, too.
+    Inputs are the file of ``--config``, and existing files that settings of `config` name, except
+    those in `paths`, and `resume`, which may be the `state` that is written. All outputs but `out`
+    and `output` are tables and reports, which must not replace images. See also `check_unread`.
     """
     from dali_pipelines.cli.options import given_flags
 
@@ -152,15 +152,16 @@ def check_unread(table: pa.Table, *outputs: str | None) -> None:
         if path is None or not os.path.isfile(path) or _is_device(path):
             continue
         for file in (file for column in columns for file in _candidates(column, path)):
-            with suppress(OSError):  # of URLs, and of files that are not there
+            with suppress(OSError):  # URLs, and files that do not exist
                 if os.path.samefile(file, path):
                     raise Refusal(f"{path} is a file that is read, {file}: give another name")
 
 
 def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
-    """Return which of these may be the file at a path: of many those that are called so.
+    """Return the paths that may refer to this file.
 
-    All may where it has another name. So a link is missed that is one of many.
+    If there are many, these are the paths of the same name, unless the file has several hard links.
+    So a symbolic link of another name is missed among many.
     """
     import pyarrow.compute as pc
 
@@ -171,7 +172,7 @@ def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
 
 
 def _identity(path: str) -> Hashable:
-    """Return what all names of a file have in common."""
+    """Return a key that is equal for all names of a file."""
     with suppress(OSError):  # there is none yet
         status = os.stat(path)
         return status.st_dev, status.st_ino
@@ -186,18 +187,17 @@ def _check_text(path: str) -> None:
 
 
 class OutputFile:
-    """A file that takes its name when it is closed, so that no half of it is ever there.
+    """A file that gets its name when it is closed, so that it is whole or not there.
 
-    Until then it is called ``NAME.part``, and what has the name keeps it. Of a link, that is the
-    name of what it leads to. A device is written to as
-    it is, and so is an open file, such as /dev/stdout, from where it is written on. As a context
-    manager it is given up where the block raises. Text is written as UTF-8, and its lines end as
-    they are.
+    Until then it is called ``NAME.part``, and an older file keeps the name. If the path is a link,
+    the file that it leads to is replaced. A device is written to directly, and so is an open file,
+    such as /dev/stdout, from its present position. As a context manager it is dropped if the block
+    raises. Text is written as UTF-8, with its line ends unchanged.
 
     Raises
     ------
     OSError
-        If it cannot be written, a full disk included; it names the file. So do all methods.
+        If it cannot be written, also if the disk is full; it names the file. All methods raise it.
     """
 
     def __init__(self, path: str) -> None:
@@ -252,8 +252,8 @@ def write_file(path: str, content: str | bytes) -> None:
 def write_table(path: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file, all or nothing, see `OutputFile`.
 
-    Paths stand in it as they are, for programs to open them: of no absolute path, number or reason
-    would a spreadsheet make a formula.
+    Paths are written unchanged, so that programs can open them: a spreadsheet does not take an
+    absolute path, a number or a reason for a formula.
     """
     import csv
 
@@ -267,13 +267,13 @@ def _opened(path: str) -> BinaryIO:
     number = _descriptor(path)
     if number is None:
         return open(path, "wb")
-    sys.stdout.flush()  # what was printed before comes before
-    # To open the path would cut off the file, and write at a place of its own.
+    sys.stdout.flush()  # earlier output comes first
+    # Opening the path would truncate the file, and write from another position.
     return os.fdopen(os.dup(number), "wb")
 
 
 def _descriptor(path: str) -> int | None:
-    """Return which of its open files this process calls so; None for another path."""
+    """Return the file descriptor of this process that a path names; None for other paths."""
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.realpath(folder) == f"/proc/{os.getpid()}/fd":
         return int(name)

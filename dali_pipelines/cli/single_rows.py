@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from dali_pipelines import Index, Loader, ReaderPipeline
 
 MOST_PROCESSES = 4
-"""Readers; and, of `verify`, processes of the other decoder."""
+"""Readers, and processes of the other decoder of `verify`."""
 _MOST_OF_STORE = 3
-"""Rows, one after the other, that are rejected because of the store until the command stops."""
+"""Consecutive rows that the store fails to deliver before the command stops."""
 
 
 class Rejections:
-    """Reasons why the rows of such a Loader are rejected, asked for one by one."""
+    """Reasons why the rows of such a Loader are rejected, queried one by one."""
 
     def __init__(self) -> None:
         self._of_store = 0
@@ -29,7 +29,7 @@ class Rejections:
         Raises
         ------
         OSError
-            If it is the store that fails, also for the rows before: others would wait as long.
+            If the store failed for this row and for the rows before: all others would wait as long.
         """
         rejected = loader.stats.rejected.get(number)
         if rejected is None:

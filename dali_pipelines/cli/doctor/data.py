@@ -124,7 +124,7 @@ def _blocks(path: str, block: mmap.mmap, flags: int = os.O_DIRECT) -> Iterator[t
         finally:
             os.close(file)
     except OSError as error:
-        if error.errno != errno.EINVAL or not flags:  # which stands for: no O_DIRECT here
+        if error.errno != errno.EINVAL or not flags:  # EINVAL: this file system has no O_DIRECT
             raise
         yield from _blocks(path, block, 0)
 
@@ -158,7 +158,7 @@ def credentials(job: Job) -> Finding | None:
         aws = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --profile"
         variables = "GOOGLE_APPLICATION_CREDENTIALS" if url.startswith("gs://") else aws
         return note(
-            "credentials: none are set, which leaves those of this instance; set "
+            "credentials: none are set, so the credentials of this instance are used, if any; set "
             f"{variables}, or --anonymous"
         )
     return ok(f"credentials: {found}")
@@ -180,9 +180,9 @@ def requests(job: Job) -> Finding | None:
         f"{_ms(statistics.median(seconds[1:]))} (median of {len(rows)}), ranges work"
     )
     if rows[0].place.stamp is None:
-        return note(f"{words}; there is no strong ETag, so that nothing is cached")
+        return note(f"{words}; there is no strong ETag, so nothing is cached")
     if not _checks_version(rows[0], job.config.storage):
-        return note(f"{words}, ETags too; If-Match is ignored, so that ETags are compared here")
+        return note(f"{words}, ETags too; If-Match is ignored, so ETags are compared here")
     return ok(f"{words}, ETags and If-Match too")
 
 
@@ -289,12 +289,12 @@ def settings(job: Job) -> Finding:
 
 
 def _first_error(source: Source) -> OSError | None:
-    """Return what is wrong with the first file, which the pipeline has passed over."""
+    """Return why the first file, which the pipeline skipped, cannot be read; None if it can be."""
     try:
         source.reader.peek(source.columns.row(0), None)
     except OSError as error:
         return error
-    return None  # it is the window that was asked for
+    return None  # the window is the cause
 
 
 def rows(job: Job) -> Finding:
@@ -334,7 +334,8 @@ def rows(job: Job) -> Finding:
             )
     config = job.config.pipeline_config
     # A transform may make one size of several.
-    if len(sizes) > 1 and config.batch_size > 1 and config.ragged is config.transform is None:
+    are_stacked = config.batch_size > 1 and config.ragged is None and config.transform is None
+    if len(sizes) > 1 and are_stacked:
         examples = [f"{h}x{w} ({path})" for (h, w), path in sizes.items()][:2]
         wrong.append(f"the images of a batch differ in size, as {' and '.join(examples)}")
         remedies.append("give --crop or --resize, or --ragged")
@@ -347,7 +348,7 @@ def rows(job: Job) -> Finding:
 
 
 def _read_row(source: Source, number: int) -> tuple[Row, str | None]:
-    """Read a sample of the first epoch; return its row, and what is wrong with it, if known."""
+    """Read a sample of the first epoch; return its row, and why it is damaged, if it is known."""
     names = [spec.name for spec in source.specs]
     sent = dict(zip(names, source(SimpleNamespace(idx_in_epoch=number)), strict=True))
     (report,) = ReadReport.unpack(sent["report"][None])
@@ -358,13 +359,13 @@ def _read_row(source: Source, number: int) -> tuple[Row, str | None]:
 
 
 def _is_decoded(reader: Reader) -> bool:
-    """Return whether `_damage` decodes what is read: one plane of a FITS image, as it is stored."""
+    """Return whether `_damage` can decode a sample: one plane of a FITS image, as it is stored."""
     names = [spec.name for spec in reader.specs if spec.name.startswith("payload")]
     return names == ["payload"] and reader.channels == 1
 
 
 def _damage(reader: Reader, row: Row, sent: Mapping[str, Any]) -> str | None:
-    """Return why a pipeline could not decode what was read of a row, as far as it is known."""
+    """Return why a pipeline could not decode a sample, None if no reason is found."""
     from dali_pipelines.aia.calibrate import decoded
 
     try:
@@ -375,7 +376,7 @@ def _damage(reader: Reader, row: Row, sent: Mapping[str, Any]) -> str | None:
     return None
 
 
-# ---- What they need of the machine -------------------------------------------------------------
+# ---- Limits of the machine ---------------------------------------------------------------------
 
 
 def memory(job: Job) -> Finding:

@@ -46,22 +46,22 @@ class Finding:
 
 
 def ok(found: str) -> Finding:
-    """Return a finding: as it should be."""
+    """Return a finding: nothing to do."""
     return Finding("OK", found)
 
 
 def note(found: str) -> Finding:
-    """Return a finding that is worth knowing and no fault."""
+    """Return a finding that is worth knowing, but not a fault."""
     return Finding("NOTE", found)
 
 
 def bad(found: str, remedy: str) -> Finding:
-    """Return a finding of what is not fit, with the remedy."""
+    """Return a finding of a fault, with its remedy."""
     return Finding("BAD", f"{found}: {remedy}")
 
 
 class Unknown(Exception):
-    """A check needs what another check could not find out and has reported."""
+    """A check needs a fact that another check could not find out, and has reported."""
 
 
 class Fact(Generic[Found]):
@@ -165,7 +165,7 @@ class Job:
 
     @fact("what the settings need is not known")
     def pipelines(self) -> list[ReaderPipeline]:
-        """Pipelines that a run would start, on the CPU, so that CUDA is left alone."""
+        """Pipelines that a run would start, but on the CPU, so that CUDA is not initialised."""
         index = self.index
         try:
             self.objects  # noqa: B018  without them nothing can be read
@@ -190,7 +190,7 @@ class Job:
         from dali_pipelines.memory import estimate_memory
 
         estimate = estimate_memory(self.peeked_pipelines)
-        # With GPUs the decoded batches lie there; all else is the same.
+        # With GPUs the decoded batches are in their memory; the rest is the same.
         return replace(estimate, images=0) if self.on_gpu else estimate
 
 

@@ -2,19 +2,19 @@
 
     dali-pipelines doctor --num_read_processes=16 --batch_size=16 --num_gpus=4
 
-    OK    what was found
-    NOTE  what was found, and is worth knowing
-    BAD   what was found: the remedy
+    OK    finding
+    NOTE  finding that is worth knowing
+    BAD   finding: the remedy
 
 It reads up to 64 rows, of URLs 8, as a reader of the run would, and decodes FITS images of one
-plane: whether they can be read, and whether images of one batch would differ in size. What else
-only the graph decodes is for verify.
+plane, to see whether they can be read, and whether images of one batch would differ in size. Use
+verify for other images, which only the graph decodes.
 
-Of URLs it says where credentials are found, how long an answer takes, whether ranges, ETags and
-If-Match work, how fast bytes come, and how many samples each reader must read at once to be busy.
+For URLs it prints where credentials are found, how long an answer takes, whether ranges, ETags and
+If-Match work, the bytes per second, and how many samples each reader must read at once to be busy.
 
 No reader is started, and CUDA is not initialised in this process. --num_read_processes=auto counts
-as one for each shard, as run then chooses no more than there is room for. Without --data it looks
+as one for each shard, as run then chooses no more than fit. Without --data it looks
 at the sample set, made on first use as by run. The exit status is 0 if nothing is BAD, else 1; 2
 for wrong usage.
 """
@@ -33,10 +33,10 @@ from dali_pipelines.cli.samples.job import sample_job
 Check = Callable[[Job], Finding | None]
 
 REMOTE: tuple[Check, ...] = (data.credentials, data.requests, data.throughput, data.read_ahead)
-"""Of data that are URLs."""
+"""Checks of data that are URLs."""
 
-# In this order: what is asked of the GPUs may initialise CUDA, which the start method asks about,
-# and what cannot be known is reported by the first check that asks for it.
+# The order matters: to ask for the GPUs may initialise CUDA, which the start method depends on, and
+# an error is reported by the first check that needs the fact.
 CHECKS: tuple[Check, ...] = (
     system.packages,
     system.driver,
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def examine(check: Check, job: Job) -> Finding | None:
-    """Run one check, None if it is not for this job; what goes wrong in it becomes a finding."""
+    """Run one check; None if it does not apply to this job. Its errors become findings."""
     name = check.__name__.replace("_", " ")
     try:
         return check(job)

@@ -1,4 +1,4 @@
-"""Checks of `doctor`: the machine and what is installed on it, whatever the data are."""
+"""Checks of `doctor` that do not depend on the data: the machine and its software."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def gpus(job: Job) -> Finding:
         else:
             remedy = "see whether nvidia-smi works, and whether a job has reserved them"
         return bad(f"GPUs: PyTorch sees none of {len(names)} ({names[0]})", remedy)
-    with contextlib.redirect_stderr(io.StringIO()):  # it would print what is reported here
+    with contextlib.redirect_stderr(io.StringIO()):  # the notice is in the finding
         devices = choose_devices(config, Ranks())
     if devices[0] is None:
         return note(f"GPUs: none is visible, {count(len(devices), 'shard')} on the CPU")
@@ -83,9 +83,9 @@ def gpus(job: Job) -> Finding:
 
 
 def packages(job: Job) -> Finding:
-    """Check the packages that are required, those of the extra cli and of the GPU's included.
+    """Check the required packages, with the extra cli and the extra for the GPU.
 
-    Unknown if this package is on the path without being installed: then nothing says what it needs.
+    Unknown if this package is on the path but not installed: then it has no list of requirements.
     """
     extras = ("cli", _gpu_extra(job)) if job.on_gpu else ("cli",)
     found, wrong, wanted = [f"Python {platform.python_version()}"], [], []

@@ -3,15 +3,15 @@
     dali-pipelines prep archive/ -o level15
     dali-pipelines prep archive/ -o calibrated --correction_table V10.txt --exposure --psf
 
-Files keep their names and their subfolders. Beyond the frame is its least pixel. The header is that
-of the file, with the new coordinates, LVL_NUM 1.5, and in HISTORY what was done, with names and
-SHA-256 of tables. Finished files are skipped, so that a run that was ended can be started again;
+Files keep their names and their subfolders. Pixels beyond the frame get its smallest value. The
+header is that of the file, with the new coordinates, LVL_NUM 1.5, and the steps in HISTORY, with
+names and SHA-256 of tables. Finished files are skipped, so an interrupted run can be started again;
 OUT/prep.json keeps its settings.
 
     dali-pipelines prep archive/ -o tiled --tiles 128
 
-With --tiles copies any FITS files instead, with the same pixels and headers: images of integers get
-square RICE_1 tiles, of which a window takes fewer bytes. Floats are copied as they are.
+With --tiles it copies any FITS files instead, with the same pixels and headers: images of integers
+get square RICE_1 tiles, so that a window needs fewer bytes. Floats are copied unchanged.
 
 Many machines write to one folder by --executor, or as the jobs of an array with --num_shards=N
 --shard_id=I.
@@ -20,7 +20,7 @@ Files that cannot be read or are unfit are listed, and the others are done. The 
 if there was such a file, 2 for wrong usage, 130 if interrupted.
 """
 
-# Child processes import this file again: what is heavy is imported in the functions.
+# Child processes import this file again: heavy modules are imported in the functions.
 from __future__ import annotations
 
 import os
@@ -65,7 +65,7 @@ class Made(NamedTuple):
     """Outcome of a file."""
 
     bad: str | None
-    """Why nothing was made of it, if so."""
+    """Why no file was made, if so."""
     note: str | None = None
     """Remark for the user on the file that was made."""
 
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
 
 def _sizes(targets: Sequence[Target]) -> str:
-    """Return the sizes of the files of which others were made, and of those."""
+    """Return the sizes of the source files, and of the files made of them."""
     made = [(row.path, path) for row, path in targets if os.path.exists(path)]
     before, after = (sum(os.path.getsize(pair[n]) for pair in made) / 1e6 for n in range(2))
     return f"; {before:.1f} MB before, {after:.1f} MB after"
@@ -201,9 +201,10 @@ def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:
     with tqdm(total=len(targets), unit=" files", disable=not sys.stderr.isatty()) as bar:
         for (row, _), made in zip(targets, results, strict=True):
             if isinstance(made, Crash):
-                made = Made(
-                    "it kills the process that reads it; if for memory, try fewer processes"
+                reason = (
+                    "it kills the process that reads it, maybe out of memory: try fewer of them"
                 )
+                made = Made(reason)
             if made.bad is not None:
                 tqdm.write(f"bad {printable(row.path)}: {made.bad}", file=sys.stderr)
                 bad += 1
@@ -218,15 +219,15 @@ def write_file(row: Row, path: str, folder: str, maker: Maker) -> Made:
     """Make one file, all or nothing; it has another name, in the folder, until it is whole."""
     from readers.errors import ReadError
 
-    # A scheduler may give the task to another worker, while this one goes on unseen.
+    # A scheduler may give the task to another worker while this one is still running.
     part = os.path.join(folder, f"{uuid4().hex}.fits")
     try:
         note = maker.write(row, part)
     except ReadError as error:
         return Made(one_line(error.reason))
-    except (OSError, MemoryError):  # of the folder or the machine, so for all files
+    except (OSError, MemoryError):  # of the folder or the machine: all files would fail
         raise
-    except Exception as error:  # of a file that nobody has thought of
+    except Exception as error:  # of an unforeseen file
         return Made(one_line(f"{type(error).__name__}: {error}"))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(part, path)

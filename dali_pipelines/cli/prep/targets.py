@@ -1,4 +1,4 @@
-"""Names of output files: those of the input files, below one folder."""
+"""Output files of `prep`: named after the input files, below one folder."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def targets_of(
     hdu: int | None = None,
     every_hdu: bool = False,
 ) -> list[Target]:
-    """Return each file that the arguments name, once, and where what is made of it goes.
+    """Return each file that the arguments name, once, and the path of its output.
 
     `hdu` is read where an Index names none. With `every_hdu` a file is a target as a whole,
     whichever HDUs of it an Index names.
 
-    Subfolders of a folder, of the folder that a glob begins with, and of the one that holds all
-    rows of an Index come again below `out`. What is in that is not read.
+    Subfolders of a folder, of the folder that a glob begins with, and of the folder that contains
+    all rows of an Index are repeated below `out`. Files in `out` itself are not read.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def targets_of(
                 name = _fits_name(os.path.relpath(row.path, root))
                 targets[key] = Target(Row(len(targets), *key), os.path.join(out, name))
     if not targets:
-        raise Refusal(f"all files lie in {out}, to which is written: give -o another folder")
+        raise Refusal(f"all files are in {out}, which is the output folder: give -o another folder")
     made: dict[str, Row] = {}
     for row, path in targets.values():
         other = made.setdefault(path, row)
@@ -90,14 +90,14 @@ def targets_of(
 
 
 def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Target]) -> None:
-    """Make the folder, or see that what is in it was made with the same settings.
+    """Make the folder, or check that its files were made with the same settings.
 
     The settings are kept there as JSON, in a file named `made`.
 
     Raises
     ------
     Refusal
-        If there is something else.
+        If it has other files.
     """
     record = os.path.join(out, made)
     wanted = json.loads(json.dumps(settings))
@@ -130,8 +130,8 @@ def unfinished_folder(out: str, *, clean: bool = True) -> Iterator[str]:
     """Yield a hidden folder in `out` for unfinished files; `clean` removes those that are left."""
     handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Who has the lock alone is the only run: what is there is of one that was killed. Where
-        # a file system knows no locks, it stays.
+        # An exclusive lock means that no other run is at work: the rest is from a killed run. It
+        # stays if the file system has no locks.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in os.listdir(out) if clean else ():

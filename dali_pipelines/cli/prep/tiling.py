@@ -47,10 +47,10 @@ _TABLE = re.compile(
     rb"XTENSION|BITPIX|NAXIS\d*|[PG]COUNT|TFIELDS|THEAP|ZIMAGE|ZCMPTYPE|ZBITPIX|ZNAXIS\d*|ZMASKCMP"
     rb"|Z(TILE|NAME|VAL)\d+|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO|DISP|DIM)\d+"
 )
-"""Keywords that say how an image is stored in a table."""
+"""Keywords that describe how an image is stored in a table."""
 _OF_OLD_TABLE = re.compile(rb"CHECKSUM|DATASUM|" + _TABLE.pattern)
 _OF_OLD_IMAGE = re.compile(rb"BITPIX|NAXIS\d*")
-"""Keywords that the new table has instead of those of an HDU."""
+"""Keywords of an HDU that the new table replaces by its own."""
 _OF_IMAGE = {
     b"SIMPLE": b"ZSIMPLE",
     b"XTENSION": b"ZTENSION",
@@ -65,13 +65,13 @@ _OF_IMAGE = {
 _NOT_INHERITED = re.compile(
     rb"BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|INHERIT|COMMENT|HISTORY|(?:)|" + b"|".join(_OF_IMAGE)
 )
-"""Keywords of a primary header that are of its own data (FITS Standard 4.0, section 4.4.2.6)."""
+"""Keywords of a primary header that describe its own data (FITS Standard 4.0, 4.4.2.6)."""
 _OF_FLOATS = {"ZSCALE", "ZZERO", "ZMASKCMP", "NULL_PIXEL_MASK"}
-"""Columns and keywords of floats that are quantised tile by tile."""
+"""Columns and keywords of quantised floats."""
 _RESERVED = re.compile(
     _TABLE.pattern + b"|ZBLANK|ZQUANTIZ|ZDITHER0|ZSCALE|ZZERO|" + b"|".join(_OF_IMAGE.values())
 )
-"""Keywords that would get a meaning in a table."""
+"""Keywords that have a meaning in a table."""
 
 _ALL_ONES = 0xFFFFFFFF
 _PUNCTUATION = frozenset(b":;<=>?@[\\]^_`")
@@ -146,7 +146,7 @@ class Tiling:
         return with_sums(b"".join(cards))
 
     def _write_hdu(self, row: Row, source: str, part: _Part, copy: BinaryIO, number: int) -> None:
-        """Write an HDU, which gets this number, and compare what was written with the source."""
+        """Write an HDU, as this number, and compare its pixels with the source."""
         with read_errors(row.path, part.number, row.number):
             content = _checked_bytes(source, part)
             if part.copied is None:
@@ -239,7 +239,7 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
         return found.pixels(file, None, list(range(found.shape.planes)), scaled=False)
 
 
-# ---- An HDU --------------------------------------------------------------------------------
+# ---- An HDU ------------------------------------------------------------------------------------
 
 
 def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
@@ -357,7 +357,7 @@ def _kept(text: bytes) -> Iterator[bytes]:
 
 
 def _without(text: bytes, keywords: re.Pattern[bytes]) -> Iterator[bytes]:
-    """Yield the cards of a header up to END, but those of some keywords."""
+    """Yield the cards of a header up to END, except some keywords."""
     left_out = False
     for card in _cards(text):
         keyword = _keyword(card)
@@ -378,7 +378,7 @@ def _keyword(card: bytes) -> bytes:
     return card[:8].rstrip()
 
 
-# ---- Sums ----------------------------------------------------------------------------------
+# ---- Sums --------------------------------------------------------------------------------------
 
 
 def ones_sum(data: bytes | memoryview) -> int:

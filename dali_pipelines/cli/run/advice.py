@@ -1,4 +1,4 @@
-"""Bottleneck of a run and the remedy, from the times of its stages alone."""
+"""Bottleneck of a run and its remedy, found from the times of its stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from dali_pipelines.cli.run.stages import Stages
 
 Limit = Literal["consumer", "storage", "readers", "graph", "cpu", "transport"]
-"""The stage that all others wait for.
+"""Stage that all others wait for.
 
 consumer   takes batches later than they are ready
 storage    readers wait for files
@@ -75,7 +75,7 @@ def advise(stages: Stages, world_size: int = 1) -> Advice:
 
 
 def readers_needed(*, read_s: float, rate: float) -> int:
-    """Return the number of readers that deliver so many samples a second, with some headroom.
+    """Return the number of readers that deliver `rate` samples a second, with some headroom.
 
     By Little's law the reads under way are on average the rate times the time that one takes, in
     seconds, by a reader that has a core.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from dali_pipelines.runtime.ranks import Ranks
 
 _SECONDS = 1.5
-"""Of the measurement, behind its first batch."""
+"""Length of the measurement after its first batch."""
 _PER_CORE = 8
-"""Readers for each core at most: where reads wait long, waiting costs no CPU, but memory."""
+"""Most readers for each core: readers that wait for files need no CPU, but memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ def choose(
 ) -> Choice:
     """Choose for the shards of one process, which all get as many.
 
-    Each has so many `cores`, and at `most` so many readers, by what bounds them. Without a
-    `service` no sample could be read: one reader each will find that out, too.
+    Each has this number of `cores`; `most` has upper bounds of its readers, by their reasons.
+    Without a `service` no sample could be read, and one reader each is enough to see that again.
     """
     if service is None:
         return Choice(shards, "none of the first samples can be read")
@@ -75,7 +75,7 @@ def choose(
 def choose_readers(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks, cores: float
 ) -> Choice:
-    """Measure with one reader on the first device, and choose for all, with so many cores each.
+    """Measure with one reader on the first device, and choose for all; each has `cores` cores.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def measure(loader: Loader) -> Service | None:
 def _most(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> dict[str, int]:
-    """Return the readers of a shard at most for what it keeps ready, and for the memory."""
+    """Return upper bounds of the readers of a shard: by samples kept ready, and by memory."""
     from dali_pipelines.memory import estimate_memory, free_memory
 
     one, two = (

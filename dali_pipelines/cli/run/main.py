@@ -4,16 +4,16 @@
     torchrun --nproc_per_node=4 --no-python dali-pipelines run --batch_size=16
 
 Without --data it reads a sample set, made on first use in your cache folder, as training would:
-random windows, flips, normalisation, some epochs. At the end it draws a contact sheet of what was
-delivered, beside the set. Flags that you give win.
+random windows, flips, normalisation, some epochs. At the end it draws a contact sheet of the first
+images, beside the set. Your flags win.
 
 Under torchrun, srun or mpirun there is a process, a rank, for each GPU; the last two need
-MASTER_ADDR and MASTER_PORT. Numbers of GPUs and readers still are those of all ranks together,
-which take each step together, so that they stop at the same one. Each rank writes its own files,
+MASTER_ADDR and MASTER_PORT. Numbers of GPUs and readers still are totals of all ranks. These take
+each step together, so that they stop at the same one. Each rank writes its own files,
 audit.rank1.csv for --audit=audit.csv, but there is one --state.
 """
 
-# Reader processes import this file again: what is heavy is imported in the functions.
+# Reader processes import this file again: heavy modules are imported in the functions.
 from __future__ import annotations
 
 import json
@@ -106,7 +106,7 @@ class Stop:
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
-    """Return what a rank does of a run: one shard, its share of the readers, and its own files.
+    """Return the part of one rank: one shard, its share of the readers, and its own files.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _own_file(path: Path, ranks: Ranks) -> str:
 def agree_on_readers(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks, cores: float
 ) -> Choice:
-    """Let rank 0, with so many cores a shard, measure how many readers each needs; share it."""
+    """Let rank 0, with `cores` cores a shard, measure how many readers each needs; share it."""
     from dali_pipelines.cli.run.auto_readers import Choice, choose_readers
 
     if ranks.rank:
@@ -212,14 +212,14 @@ def iterate(
 
 
 def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
-    """Take the steps that are left; return the exit status."""
+    """Take the remaining steps; return the exit status."""
     for epoch in range(loader.epoch, config.epochs):
         steps_before = run.steps_done
         for step, batches in enumerate(run.steps(epoch), loader.step):
             # A step counts when all ranks have it at hand: if one fails before, none does.
             status = ranks.agree(stop.status)
             run.deliver(epoch, step, batches)
-            del batches  # what is held here cannot be reused for the next batch
+            del batches  # DALI can reuse its memory for the next batch
             enough = run.steps_done == config.max_batches
             if status or enough:
                 return status

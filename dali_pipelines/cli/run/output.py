@@ -86,7 +86,7 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what was opened; write the state and what was rejected, however the run ended."""
+        """Close the files; write the state and the rejected rows, however the run ended."""
         self._held.close()  # all of it, also if one file cannot be written
 
     def _write_state(self) -> None:
@@ -148,7 +148,7 @@ class Run:
         return measured
 
     def draw(self) -> None:
-        """Draw what the sample set has given; a run does not fail for want of that."""
+        """Draw the first images of the sample set; a run does not fail if that fails."""
         if not self._images:
             return
         try:

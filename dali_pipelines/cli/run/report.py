@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.run.stages import Stages
 
 _LISTED = 10
-"""Files that could not be read which the summary names."""
+"""Unreadable files that the summary names."""
 _STEADY_STEPS = 10
-"""Least steps of a run whose rates leave out the first batch."""
+"""Steps of a run from which on its rates leave out the first batch."""
 
 
 def finish(run: Run, status: int) -> int:
@@ -37,7 +37,7 @@ def finish(run: Run, status: int) -> int:
         write_file(
             run.config.report, json.dumps(report, indent=2, default=dataclasses.asdict) + "\n"
         )
-    # A rank alone may have had no part in a short run. After a stop the others may be gone.
+    # In a short run a rank may have had no samples. After a stop the other ranks may be gone.
     if not status and run.steps_done and not run.ranks.agree(run.loader.stats.samples > 0):
         return 1
     return status
@@ -48,8 +48,8 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
     loader, stats = run.loader, run.loader.stats
     total = run.last - run.began
     first_batch_s = run.at_first.at - run.began if run.steps_done else 0.0
-    # Rates are from the first batch to the last, as the start is told apart. In a short run that
-    # would flatter: the batches made ready while the first was awaited are most of it.
+    # Rates are from the first batch to the last, as the start is reported separately. In a short
+    # run they would be too high: most batches were made ready while the first was awaited.
     steady = run.steps_done >= _STEADY_STEPS
     seconds = max(1e-9, run.last - run.at_first.at if steady else total)
     samples = stats.samples - (run.at_first.stats.samples if steady else 0)
@@ -110,7 +110,7 @@ def _no_advice(run: Run) -> str:
     if run.steps_done > run.ready_at_first:
         return "The readers were ended before their times could be read."
     return (
-        "This run is too short to tell what limits it: it needs more than "
+        "This run is too short to find the bottleneck: it needs more than "
         f"{count(run.ready_at_first, 'step')}. Give it more --epochs."
     )
 
@@ -150,7 +150,7 @@ def summary(report: dict[str, Any]) -> str:
 
 
 def _rejected_lines(rejected: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> list[str]:
-    """Return what could not be read: each file once, with the number of its rows."""
+    """Return lines about unreadable files: each once, with the number of its rows."""
     files = Counter((bad["path"], bad["reason"]) for bad in rejected)
     rows = f" ({count(len(rejected), 'row')})" * (len(rejected) > len(files))
     lines = [f"{count(len({path for path, _ in files}), 'file')}{rows} could not be read:"]

@@ -41,15 +41,15 @@ class Stages:
     read_cpu_s: float
     """Of these, they computed."""
     read_queued_s: float
-    """Of these, they could have computed, but had no core; at most what is left."""
+    """Of these, they could have computed, but had no core; at most the rest."""
     graph_cpu_s: float
     """DALI's threads computed."""
     graph_queued_s: float
     """They could have computed, but had no core."""
     python_cpu_s: float
-    """All other threads of this process computed: one at a time, where they run Python."""
+    """All other threads of this process computed: one at a time while they run Python."""
     cpu_busy: float
-    """Share of the machine's CPU time that was used, by whomever."""
+    """Share of the machine's CPU time that was used, by any program."""
     num_read_processes: int
     num_threads: int
     """DALI's threads, of all shards of this process."""
@@ -113,7 +113,7 @@ class Stages:
 
     @property
     def cores_elsewhere(self) -> float:
-        """Cores that were busy with all else, of those that this process may use."""
+        """Cores that were busy with anything else, of those that this process may use."""
         return max(0.0, self.cores * self.cpu_busy - self.cores_used)
 
     @property
@@ -196,7 +196,7 @@ class Moment:
         )
 
     def stages(self, loader: Loader) -> Stages:
-        """Return what the same Loader has done since, without the starting of readers."""
+        """Return the figures of the same Loader since then, without the start of readers."""
         now = Moment.of(loader)
 
         def counted(name: str) -> Any:

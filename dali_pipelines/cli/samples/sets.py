@@ -101,7 +101,7 @@ def _sample_set(
     with _lock(target.with_name(f".{target.name}.lock")) as locked:
         if _is_complete(target, files):  # another process made it while this one waited
             return target
-        if locked:  # nobody else is at work, so what is here was left by a killed process
+        if locked:  # no other process is at work, so these are from a killed one
             for leftover in target.parent.glob(f".{target.name}.*.part"):
                 shutil.rmtree(leftover, ignore_errors=True)
         size = len(files) * file_bytes

@@ -87,7 +87,7 @@ def _pictures(
                     if "matrix" in batch and config.pipeline_config.window == "row":
                         lines.append(_sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
-            del batch  # what is held here cannot be reused for the next one
+            del batch  # DALI can reuse its memory for the next one
 
 
 def _at_hdu(file: Row, hdu: HduName | None) -> Row:
@@ -99,13 +99,13 @@ def _at_hdu(file: Row, hdu: HduName | None) -> Row:
 
 
 def _bad_part(reason: str, parts: Sequence[str]) -> str | None:
-    """Return the part for which a sample is rejected; None if it is none of them alone."""
+    """Return the part for which a sample is rejected; None if it is not a single one."""
     begins = {part: (f"part {part}:", f"part {part},") for part in parts}
     return next((part for part in parts if reason.startswith(begins[part])), None)
 
 
 def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]:
-    """Return lines that say where a sample is in its image."""
+    """Return lines about the position of a sample in its image."""
     return [
         f"{name} " + " ".join(f"{number:.4g}" for number in batch[name][0].flatten().tolist())
         for name in outputs

@@ -9,8 +9,8 @@
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
-channel of AIA. Colours run from the 1st to the 99.9th percentile, those of magnetograms equally
-far from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
+channel of AIA. Colours run from the 1st to the 99.9th percentile, and for magnetograms equally far
+from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
 value are grey. Masks are laid over the images in colours, and boxes are outlined. A file that
 cannot be read has its reason in place of the image. A sample of several files has a picture for
 each, in the order of the channels; a sequence is a row of its frames. With --window row FITS images
@@ -28,7 +28,7 @@ limb, at full resolution, and the circle on which the header says that it is.
 The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if interrupted.
 """
 
-# Reader processes import this file again: what is heavy is imported in the functions.
+# Reader processes import this file again: heavy modules are imported in the functions.
 from __future__ import annotations
 
 import sys
@@ -122,7 +122,7 @@ def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
 
 
 def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, found: int) -> str:
-    """Return a heading that names what is on the sheet."""
+    """Return a heading that describes the sheet."""
     if config.before_after:
         heading = index.path(0)
     else:

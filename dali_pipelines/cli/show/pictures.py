@@ -29,8 +29,7 @@ LEFT_OUT = "left out: another file of the sample is rejected"
 """Remark in a cell of a file that is not at fault."""
 
 _DEEP = 1020
-"""Photographs with larger values have 16 bits: those of 8 that are resized or made brighter exceed
-255, too."""
+"""Photographs with larger values have 16 bits: those of 8 exceed 255 when they are brightened."""
 
 _SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
 """CONTENT of HMI whose values have a sign: 0 is in the middle of their colours."""
@@ -48,7 +47,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, batch: Mapping[str, torch.Tensor], labels: str | None) -> Targets:
-        """Take those of the first sample of a batch; `labels` names its labels."""
+        """Return the targets of the first sample of a batch; `labels` names its labels."""
         mask = batch["mask"][0] if "mask" in batch else None
         if "boxes" not in batch:
             return cls(mask)

@@ -50,7 +50,7 @@ class _Disk:
         return cls(wcs.sun_centre, wcs.to_pixel, header["RSUN_OBS"])
 
     def registered(self, matrix: NDArray[np.float64]) -> _Disk:
-        """Return it in an image whose pixels a matrix, shape (2, 3), maps to those of the file."""
+        """Return it in an image whose pixels a matrix, shape (2, 3), maps to pixels of the file."""
         import numpy as np
 
         back = np.linalg.inv(matrix[:, :2])
@@ -72,7 +72,7 @@ class _Disk:
 
 
 def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Picture]:
-    """Yield the pictures of the steps, and then those of the limb.
+    """Yield the pictures of the steps, and then of the limb.
 
     Steps that change nothing are left out. Pictures shrink to `size` pixels.
 
@@ -112,7 +112,7 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
 
 
 def _steps(calibration: Calibration, sample: Sample) -> dict[str, Calibration]:
-    """Return all that is done up to the end of each step behind the deconvolution, by its title."""
+    """Return the calibration up to each step after the deconvolution, by the title of the step."""
     from dali_pipelines import Stretch
 
     factor, gain = int(sample["reduce"][0]), float(sample["gain"][0])
@@ -152,7 +152,7 @@ def _whole(
 def _limbs(
     title: str, values: NDArray[np.float32], disk: _Disk, arcsec: float, facts: Mapping[str, Value]
 ) -> dict[str, Picture]:
-    """Cut out squares of the limb in the north and in the west, where they lie in the image."""
+    """Cut out squares of the limb in the north and in the west, if they are in the image."""
     import torch
 
     limbs = {}

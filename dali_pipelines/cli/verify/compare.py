@@ -1,4 +1,4 @@
-"""Compare what the pipeline makes of files with astropy's and Pillow's pixels."""
+"""Compare pixels of the pipeline with those of astropy and Pillow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AT_ONCE = 128
 
 @dataclass(slots=True)
 class Record:
-    """One file: what astropy or Pillow says of it, and how the pipeline compares."""
+    """One file: facts by astropy or Pillow, and how the pipeline compares."""
 
     path: str
     hdu: int | None
@@ -41,7 +41,7 @@ class Record:
     plane: int | None = None
     """Plane that the Index names."""
     codec: str | None = None
-    """None, as for all that follows, if they cannot read the file."""
+    """None, like all further facts, if they cannot read the file."""
     shape: tuple[int, ...] | None = None
     """Of the window, or of the whole image."""
     dtype: str | None = None
@@ -77,7 +77,7 @@ def records_of(
 def records_of_workers(
     index: Index, config: VerifyConfig, executor: Executor
 ) -> Generator[tuple[str, Record], None, None]:
-    """Yield what `records_of` does; each worker compares some rows, in a process of its own."""
+    """Do the same as `records_of`; each worker compares some rows, in a process of its own."""
     tasks = (
         (kind, of_kind.select(range(at, min(at + _AT_ONCE, len(of_kind)))), config)
         for kind, of_kind in _by_kind(index, config)
@@ -87,12 +87,14 @@ def records_of_workers(
     with closing(process_map(isolated, calls, 1, executor)) as results:
         for (records,) in results:
             if isinstance(records, Crash):
-                raise WorkerError("a process of a worker was killed; if for memory, try fewer")
+                raise WorkerError(
+                    "a worker process was killed, possibly out of memory: use fewer workers"
+                )
             yield from records
 
 
 def compare_rows(kind: str, index: Index, config: VerifyConfig) -> list[tuple[str, Record]]:
-    """Return what `records_of` yields; WorkerError if this machine lacks what is needed."""
+    """Return the list of `records_of`; WorkerError if this machine lacks folders or GPUs."""
     check_folders(map(index.path, range(len(index))))
     try:
         (device,) = Ranks().choose_devices(config.device)
@@ -155,7 +157,7 @@ def _records_of_kind(
 
 
 def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
-    """Compare what the pipeline made of a file, or why it rejected it, with the other decoder's."""
+    """Compare the pipeline's pixels, or its reason to reject a file, with the other decoder's."""
     record = Record(row.name, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
     if pixels is None and truth.complaint:
         record.verdict, record.reason = "REJECTED", refusal

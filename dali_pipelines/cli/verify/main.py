@@ -9,7 +9,7 @@ float32 and their values as float32, and
 
     OK        all pixels are equal, NaN to NaN; of JPEG, WebP and the like within 2 grey levels
     DIFFERS   some are not; or only one of the two can read the file
-    REJECTED  neither can read it, or the window does not lie in its image; the reason follows
+    REJECTED  neither can read it, or its image does not contain the window; the reason follows
 
 astropy only warns of a file that ends early: where the pipeline rejects such a file, they agree.
 Where all pixels of the image are there, the line of an OK file says so.
@@ -22,7 +22,7 @@ The exit status is 0; 1 if a file DIFFERS, or if all are REJECTED, as then nothi
 for wrong usage, 130 if interrupted.
 """
 
-# Reader processes import the calling script: what is heavy is imported in the functions.
+# Reader processes import the calling script: heavy modules are imported in the functions.
 from __future__ import annotations
 
 import dataclasses

@@ -87,7 +87,7 @@ class PlacedReader:
         return self.reader.read(row, self._window(row))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read what is needed of the file to know the size of the window."""
+        """Read enough of the file to know the size of the window."""
         window = self._window(row)
         peek = self.reader.peek(row, window)
         return peek if window is None else replace(peek, height=window.height, width=window.width)
@@ -116,7 +116,7 @@ class PlacedReader:
 
 
 def try_read(reader: PlacedReader, row: Row) -> None:
-    """Read and forget: whether that kills a process is what counts."""
+    """Read a row, only to see whether that kills the process."""
     with contextlib.suppress(ReadError):
         reader.read(row, None)
 
@@ -124,7 +124,7 @@ def try_read(reader: PlacedReader, row: Row) -> None:
 def decoded_rows(
     kind: str, index: Index, rows: Sequence[Row], config: VerifyConfig, device: int | None
 ) -> Generator[tuple[NDArray[np.float32] | None, str], None, None]:
-    """Return what the pipeline makes of each file, or None and why it makes nothing of it."""
+    """Yield the pixels that the pipeline makes of each file, or None and the reason."""
     from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 
     of_kind = FitsReader(config.hdu) if kind == "fits" else JpegReader(check_entropy=True)
@@ -143,7 +143,7 @@ def decoded_rows(
                         yield image[0] if kind == "fits" else image, ""
                     else:
                         yield None, one_line(refusal)
-                    del batch  # what is held here cannot be reused for the next one
+                    del batch  # DALI can reuse its memory for the next one
         except ReaderProcessError:
             found = _killers(reader, rows[done : done + READ_AHEAD])
             if not found:

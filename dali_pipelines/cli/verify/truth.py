@@ -47,9 +47,9 @@ class Truth:
     complaint: str = ""
     """Why there are no values; or that the file ends early, which astropy only warns of."""
     decoder: str = "astropy"
-    """Name of who made the values."""
+    """Name of the decoder of the values."""
     tolerance: float = 0.0
-    """By which others may differ from them."""
+    """Largest difference that counts as equal."""
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def _complaints_to(truth: Truth) -> Iterator[None]:
 
 
 def by_astropy(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
-    """Decode an image of a FITS file, or a window of it, by astropy alone.
+    """Decode an image of a FITS file, or a window of it, by astropy.
 
     By default the HDU is the first one that holds an image. Of an image of more than two axes the
     row must name the plane.
@@ -80,9 +80,9 @@ def by_astropy(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
 
 
 def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
-    """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
+    """Decode an image, or a window of it, to RGB by Pillow, and look for damage in the file.
 
-    The window is in the image as displayed. The HDU is for FITS alone.
+    The window is in the image as displayed. The HDU is ignored.
     """
     truth = Truth(decoder="Pillow")
     with _complaints_to(truth), warnings.catch_warnings():
@@ -127,7 +127,7 @@ def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Place | N
         values = np.atleast_2d(values)
         truth.shape, truth.dtype = values.shape, values.dtype.name
         truth.values = np.asarray(values).astype(np.float32)
-        with suppress(Exception):  # what follows may be anything; astropy warns where it is cut off
+        with suppress(Exception):  # later HDUs may be damaged; astropy warns if the file ends early
             len(hdus)
 
 

@@ -96,7 +96,7 @@ class TestNames:
 
     def test_what_was_written_is_not_read(self, archive: Path) -> None:
         assert len(made(archive, out=archive / "2011")) == 3
-        with pytest.raises(Refusal, match=r"all files lie in .*archive, to which is written"):
+        with pytest.raises(Refusal, match=r"all files are in .*archive, .*output folder"):
             made(archive, out=archive)
 
     def test_nothing_there(self, tmp_path: Path) -> None:
