@@ -1,4 +1,4 @@
-"""The pipeline factories of this package: FITS, AIA, JPEG and other images, .npy."""
+"""Pipeline factories of this package: FITS, AIA, JPEG and other images, .npy."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
 
 _LARGEST_GPU_TILE = 1 << 16
-"""A tile is decoded by one thread of the GPU, which takes an estimated 13 s for 4096x4096 pixels;
-astropy decodes them in 0.2 s in a reader process."""
+"""Pixels of the largest RICE_1 tile decoded on a GPU. One thread decodes a tile, in an estimated
+13 s for 4096x4096 pixels; astropy takes 0.2 s in a reader process."""
 
 
 @documents(PipelineSettings, PipelineConfig)
@@ -58,62 +58,63 @@ def fits_pipeline(
     Parameters
     ----------
     index : Index
-        Each row is a FITS file; with a column ``hdu`` an HDU of one, and with a column ``plane`` a
-        plane of an image of more than two axes. Or each is a sample of several files, see Returns.
+        Each row is a FITS file; with a column ``hdu`` an HDU of a file; with a column ``plane`` a
+        plane of an image with more than two axes. A row can also be a sample of several files, see
+        Returns.
     hdu : int, str or (str, int), optional
-        HDU to read where the Index names none: its number, 0 for the primary, its EXTNAME, or
-        EXTNAME and EXTVER; by default the first one that holds an image.
+        HDU to read if the Index names none: its number (0 for the primary), EXTNAME, or EXTNAME and
+        EXTVER; by default the first HDU with an image.
     planes : int, sequence of int or "all", optional
-        Planes to read of images of more than two axes, counted from 0 as `FitsReader` says.
+        Planes to read from images with more than two axes, counted from 0, see `FitsReader`.
         Several become the channels of the image, in this order.
     num_planes : int, optional
-        With planes "all": how many each image must have, others are rejected; by default as many as
-        the first that can be read.
+        Number of planes that each image must have with planes "all"; others are rejected. By
+        default the number in the first readable image.
     hdus : mapping of str to int, str, (str, int) or Hdu, optional
-        Several images of each row, by the names of their outputs, in place of what is above:
-        ``{"image": "SCI", "err": "ERR", "dq": Hdu("DQ", dtype="int16")}``. "image" is needed, and
-        alone has the dtype, mean, std, augmentations and transform of the settings. The others are
-        outputs of their own, shape (batch, planes, height, width), under the same window, region,
-        flips, rotation, zoom and resize. Integers stay what they are, and are resampled at the
-        nearest pixel, 0 outside the image; all else are physical values of float32, resampled as
-        the image. Rows whose images differ in size are rejected. See `Hdu`.
+        Several images of each row, by the names of their outputs, in place of the settings above:
+        ``{"image": "SCI", "err": "ERR", "dq": Hdu("DQ", dtype="int16")}``. "image" is required,
+        and only it follows the dtype, mean, std, augmentations and transform of the settings. Each
+        other image is an output of shape (batch, planes, height, width), under the same window,
+        region, flips, rotation, zoom and resize. Integers keep their values and are resampled by
+        nearest pixels, with 0 outside the image; all others become physical values in float32,
+        resampled like the image. Rows whose images differ in size are rejected. See `Hdu`.
     **config
-        Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
     Returns
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, planes, height, width) and holds physical values (BSCALE and
-        BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer
-        dtype it holds the integers as they are stored, and images of another BITPIX are rejected.
-        Without crop, resize or `ragged` all images of a batch must be of one size.
+        BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer dtype
+        it holds the stored integers, and images of another BITPIX are rejected. Without crop,
+        resize or `ragged` all images of a batch must be of one size.
 
-        With samples of several files, see `Index.group`, its shape is (batch, files * planes,
-        height, width), and with offsets (batch, times, files of a time * planes, height, width);
-        mean and std are for the channels of a time. ``present``, bool, shape (batch, files) or
-        (batch, times, files of a time), is True for files that exist; others are NaN, and 0 in
-        integers. Files of a sample are all of one size and get the same window, flips and turns.
-        Augmentations and a transform get them as channels, those of the first time first; with
-        offsets a transform returns as many channels for each time.
+        For samples of several files, see `Index.group`, the shape is (batch, files * planes,
+        height, width), or with offsets (batch, times, files of a time * planes, height, width);
+        mean and std then list the channels of one time. ``present``, bool, shape (batch, files) or
+        (batch, times, files of a time), is True for files that exist; missing files are NaN, or 0
+        in integers. All files of a sample have one size and get the same window, flips and turns.
+        Augmentations and a transform see the files as channels, the first time first; with offsets
+        a transform must return equally many channels for each time.
 
     Raises
     ------
     ValueError
-        If several planes are asked for and the Index names one for each row, if an HDU is asked
-        for and it names others, or if settings contradict each other.
+        If several planes are requested but the Index has one per row, if an HDU is requested but
+        the Index names others, or if settings contradict each other.
     ReadError
-        If all planes are asked for without their number, or `hdus` without each dtype, and none of
+        If all planes are requested without their number, or `hdus` without each dtype, and none of
         the first rows can be read.
     """
     check_index(index)
     settings = PipelineConfig(**config)
     if settings.dtype == "uint16":
-        raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
+        raise ValueError("FITS stores no uint16: set dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     if hdus is not None:
         if hdu is not None or planes is not None or num_planes is not None:
             raise ValueError(
-                "give hdu, planes and num_planes in hdus, as {'image': Hdu(1, planes=0)}"
+                "set hdu, planes and num_planes in hdus, such as {'image': Hdu(1, planes=0)}"
             )
         several = hdus_reader(index, hdus, settings, stored, _largest_tile(settings))
         images = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
@@ -129,7 +130,7 @@ def fits_pipeline(
     reader = FitsReader(hdu, stored, planes, count, _largest_tile(settings))
     if reader.channels > 1 and "plane" in index.table.column_names:
         raise ValueError(
-            f"the Index has a column 'plane', one for each row, and planes={planes!r} asks for "
+            f"the Index has a column 'plane', one for each row, but planes={planes!r} asks for "
             "several: leave out one of them"
         )
     decode = functools.partial(decode_fits, planes=reader.channels)
@@ -143,7 +144,7 @@ def _of_files(
     config: PipelineConfig,
     blank_is_nan: bool = False,
 ) -> ReaderPipeline:
-    """Make the pipeline of a Reader of single files, or of several files to a sample."""
+    """Make the pipeline of a Reader of single files, or of samples of several files."""
     check_index(index)
     if not index.parts:
         return reader_pipeline(index, reader, decode, config)
@@ -155,7 +156,7 @@ def _of_files(
 
 
 def _largest_tile(config: PipelineConfig) -> float:
-    """Return the pixels of the largest RICE_1 tile that the graph decodes."""
+    """Return the number of pixels in the largest RICE_1 tile that the graph decodes."""
     return math.inf if config.device_id is None else _LARGEST_GPU_TILE
 
 
@@ -169,30 +170,30 @@ def aia_pipeline(
 ) -> ReaderPipeline:
     """Make a pipeline from SDO/AIA level 1 (or HMI) files to calibrated images on one grid.
 
-    Each frame is registered by its own header or the pointing table: rotated, scaled and centred by
-    one affine transform, which includes the random window, flip, rotation and zoom, so that pixels
+    Each frame is registered by its own header or the pointing table. One affine transform rotates,
+    scales and centres it, and includes the random window, flip, rotation and zoom, so that pixels
     are interpolated once.
 
     Parameters
     ----------
     index : Index
-        Each row is a file, or several files of about one time, see `Index.group`: then each part is
+        Each row is a file, or several files of about one time, see `Index.group`; each part is then
         a channel of the image.
     calibration : Calibration, optional
         Settings of the calibration.
     preset : str, path or Preset, optional
-        Recipe to take them from, see `dali_pipelines.aia.preset`.
+        Recipe for the calibration, see `dali_pipelines.aia.preset`.
     **settings
-        Fields of `Calibration` that override the preset's, if no calibration is given, among them
-        ``pointing_table`` and ``correction_table`` as paths; and keyword arguments of
-        `PipelineConfig`. ``crop`` is a part of the registered image, in its pixels.
+        Fields of `Calibration` that override the preset's, unless a calibration is passed;
+        ``pointing_table`` and ``correction_table`` may be paths. Also keyword arguments of
+        `PipelineConfig`; ``crop`` is a part of the registered image, in its pixels.
 
     Returns
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, channels, height, width), or (batch, times, channels,
-        height, width) with offsets. With several files to a sample ``present``, bool, of the shape
-        without height and width, is True for those that exist; others are NaN.
+        height, width) with offsets. For samples of several files ``present``, bool, of that shape
+        without height and width, is True for files that exist; missing files are NaN.
 
     Raises
     ------
@@ -208,7 +209,7 @@ def aia_pipeline(
         calibration = Calibration.of(preset, **own)
     elif own or preset is not None:
         given = sorted(own) + ["preset"] * (preset is not None)
-        raise ValueError(f"give a calibration or {', '.join(given)}, not both")
+        raise ValueError(f"pass a calibration or {', '.join(given)}, not both")
     config = PipelineConfig(**rest)
     _check_registered(config, *calibration.size)
     reader: Reader = dataclasses.replace(calibration.reader(), largest_tile=_largest_tile(config))
@@ -217,7 +218,7 @@ def aia_pipeline(
 
 
 def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
-    """Raise ValueError if settings are not for registered images of this size."""
+    """Raise ValueError if settings do not suit registered images of this size."""
     for name, remedy in (
         ("random_area", "crop, window and zoom"),
         ("resize_shorter", "size and crop"),
@@ -226,18 +227,18 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
         ("std", "a Stretch with std"),
     ):
         if getattr(config, name) is not None:
-            raise ValueError(f"{name} is not for aia_pipeline: give {remedy}")
+            raise ValueError(f"{name} is not for aia_pipeline: set {remedy}")
     if config.dtype not in ("float32", "float16"):
         raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
     if config.outside == "fill":
         raise ValueError(
-            "outside='fill' is not for aia_pipeline, whose images go on beyond the frame with the "
-            "value missing: give a larger size, or outside='shift' for window 'row'"
+            "outside='fill' is not for aia_pipeline, whose images continue beyond the frame with "
+            "the value missing: set a larger size, or outside='shift' for window 'row'"
         )
     if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
         raise ValueError(
             f"crop {config.crop[0]}x{config.crop[1]} is larger than the registered image "
-            f"{height}x{width} (height x width): give a smaller crop, or a larger size"
+            f"{height}x{width} (height x width): set a smaller crop, or a larger size"
         )
 
 
@@ -256,41 +257,39 @@ def jpeg_pipeline(
     index : Index
         Each row is an image file.
     channels : {3, 1}
-        Decode to RGB or to gray. The gray of colours is the luma: of a JPEG the Y that it stores,
-        else 0.299 R + 0.587 G + 0.114 B, which differs from Y where the colours of a JPEG clip.
+        Decode to RGB or to gray. Gray of a colour image is the luma: for JPEG the stored Y, else
+        0.299 R + 0.587 G + 0.114 B, which differs from Y where the colours of a JPEG clip.
     check_entropy : bool
         Whether the readers check the entropy-coded data of each JPEG, which finds nearly all
-        damage: see `readers.jpeg.entropy.check_entropy`. For whole images that adds about half of
-        the time that DALI takes to decode them. Rows of MCUs in the Index have checksums, and are
-        not checked.
+        damage, see `readers.jpeg.entropy.check_entropy`. For whole images this adds about half of
+        DALI's decoding time. Rows of MCUs in the Index have checksums and are not checked.
     **config
-        Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
     Returns
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, channels, height, width) and holds the values of the file:
-        0 to 255 where it has 8 bits a sample or fewer, the integers that are stored, up to 65535,
-        where it has more; mean and std are in these units. With dtype ``uint8`` or ``uint16``
-        images of another depth are rejected; with a float type a batch may hold both, each in its
-        own units (float16 ends at 65504), unless an augmentation of colours is for 8 bits alone.
-        Alpha is left out; palettes, CMYK and Lab become RGB. Images that cannot be decoded at their
-        full depth, and those of 32 bits, signed or floating-point, are rejected. Without crop,
-        resize or `ragged` all images of a batch must be of one size. Samples of several files are
-        as of `fits_pipeline`.
+        0 to 255 for up to 8 bits per sample, the stored integers up to 65535 for more; mean and std
+        use these units. With dtype ``uint8`` or ``uint16`` images of another depth are rejected;
+        with a float type a batch may hold both, each in its own units (float16 ends at 65504),
+        unless an augmentation of colours needs 8 bits. Alpha is dropped; palettes, CMYK and Lab
+        become RGB. Images that cannot be decoded at full depth, and images of 32 bits, integer or
+        floating-point, are rejected. Without crop, resize or `ragged` all images of a batch must be
+        of one size. Samples of several files are described in `fits_pipeline`.
 
     Raises
     ------
     ValueError
-        If settings contradict each other, or dtype is an integer type that no image has.
+        If settings contradict each other, or dtype is an integer type that images never have.
     """
     check_index(index)
     warn_of_old_rows(index)
     settings = PipelineConfig(**config)
     stored, needed_by = settings.dtype if settings.dtype in ("uint8", "uint16") else None, None
-    if names := need_8_bits(config.get("augment", ())):  # in mode eval, too
+    if names := need_8_bits(config.get("augment", ())):  # also in mode eval
         stored, needed_by = "uint8", f"{', '.join(names)}: leave that out, or convert the file"
-    if settings.transform is None:  # it comes before mean and std, and may have scaled the images
+    if settings.transform is None:  # else it may scale the images first
         warn_of_fractions(settings.mean, settings.std)
     reader = JpegReader(channels, stored, check_entropy, needed_by)
     decode = functools.partial(decode_jpeg, channels=channels)
@@ -312,18 +311,18 @@ def npy_pipeline(
     index : Index
         Each row is a .npy file.
     file_dtype : str
-        NumPy name of the element type of all files; those of other types are rejected.
+        NumPy name of the element type of all files; files of other types are rejected.
     channels : int
         Size of the last axis, 1 for two-dimensional arrays.
     **config
-        Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
     Returns
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, channels, height, width), float32 or float16. With an
-        integer dtype, which must be `file_dtype`, it holds the integers as they are stored. Samples
-        of several files are as of `fits_pipeline`.
+        integer dtype, which must equal `file_dtype`, it holds the stored integers. Samples of
+        several files are described in `fits_pipeline`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Add to an Index what is in FITS files: keywords of their headers, and where their tiles lie."""
+"""Add facts from FITS files to an Index: header keywords, and positions of images and tiles."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_HEADERS = 64
-"""Number of an HDU up to which the headers before it are noted, too. A reader keeps what it has
-read of them."""
+"""Largest HDU number for which the preceding headers are noted, too. A reader keeps the headers
+that it has read."""
 
 
 def with_keys(
@@ -56,43 +56,43 @@ def with_keys(
     storage: Storage | None = None,
     executor: Executor | None = None,
 ) -> Index:
-    """Return the Index with the values of header keywords, as ``index --keys`` writes them.
+    """Return the Index with values of header keywords, as ``index --keys`` writes them.
 
     Parameters
     ----------
     index : Index
-        Of FITS files; others have no keywords.
+        Index of FITS files; other files have no keywords.
     keys : sequence of str
         Keywords, in any case, such as ``["DATE-OBS", "WAVELNTH"]``.
     num_threads : int
-        Files that are read at a time.
+        Files that are read concurrently.
     progress : callable
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     hdu : int, str or (str, int), optional
-        HDU of the image, where the Index names none; by default the first with an image.
+        HDU of the image if the Index names none; by default the first with an image.
     inherit : bool
-        Whether keywords that the header of an image lacks are taken from the primary header, also
+        Whether keywords that an image's header lacks are taken from the primary header, even
         without INHERIT = T.
     storage : Storage, optional
-        How remote objects are requested.
+        Settings for requests of remote objects.
     executor : concurrent.futures.Executor, optional
-        Its workers read the files, each `num_threads` at a time.
+        Executor whose workers read the files, each `num_threads` at a time.
 
     Returns
     -------
     Index
-        With a column for each keyword, see `readers.index.fact_table.FactTable`: ``date_obs`` for
-        DATE-OBS, a time in UTC, converted from the time scale of TIMESYS; null where there is no
+        Index with a column for each keyword, see `readers.index.fact_table.FactTable`: ``date_obs``
+        for DATE-OBS, a time in UTC, converted from the time scale TIMESYS; null if there is no
         value. The log counts images that cannot be read, which keep their rows, and texts that are
-        no times, and names keywords that no header has. Of samples of several files, the keywords
-        are those of the file in column ``path``, the first channel that is there.
+        not times, and names keywords that no header has. For samples of several files, keywords
+        come from the file in column ``path``, the first existing channel.
 
     Raises
     ------
     ValueError
-        If `keys` is not a sequence of texts, there would be two columns of a name, or columns that
-        say which bytes of a file a row is, `hdu` is ``"all"``, or the Index names other HDUs for
-        all its rows.
+            If `keys` is not a sequence of texts, if two columns would have one name or a name that
+            tells which bytes of a file a row is, if `hdu` is ``"all"``, or if the Index names other
+            HDUs for all its rows.
     """
     import pyarrow as pa
 
@@ -103,7 +103,8 @@ def with_keys(
     check_bool("inherit", inherit)
     if hdu == ALL:
         raise ValueError(
-            f"hdu must be one HDU, got {hdu!r}: make the Index by dali-pipelines index --hdu {ALL}"
+            f"hdu must be one HDU, got {hdu!r}: make the Index with "
+            f"dali-pipelines index --hdu {ALL}"
         )
     facts = FactTable([key.strip().upper() for key in wanted])
     check_keys(facts.keys, index.table.column_names)
@@ -131,13 +132,13 @@ def with_keys(
 def _log_missing(
     facts: FactTable, columns: pa.Table, bad: Sequence[ReadError], *, inherit: bool
 ) -> None:
-    """Write a warning for images that cannot be read, and for each keyword without values."""
+    """Log a warning for images that cannot be read, and for each keyword without values."""
     if bad:
-        message = "%d of %d images cannot be read, and have no keywords, the first: %s"
+        message = "%d of %d images cannot be read and have no keywords, the first: %s"
         logger.warning(message, len(bad), columns.num_rows, printable(bad[0]))
-    remedy = "" if inherit else "; if it is in that of HDU 0, give inherit=True"
+    remedy = "" if inherit else "; if it is in the header of HDU 0, set inherit=True"
     for key in facts.absent(columns):
-        logger.warning("key %s is in no header of an image, or has no value there%s", key, remedy)
+        logger.warning("key %s has no value in the header of any image%s", key, remedy)
     for line in facts.not_times_lines():
         logger.warning("%s", line)
 
@@ -151,34 +152,34 @@ def with_tiles(
     storage: Storage | None = None,
     executor: Executor | None = None,
 ) -> Index:
-    """Return the Index with notes of where the image and its tiles lie in each FITS file.
+    """Return the Index with the positions of the image and its tiles in each FITS file.
 
-    The header and the table of tiles of each file are read once. From then on `fits_pipeline` asks
-    a remote store for all that a window needs in one round trip, not header, table and tiles one
-    after the other. Local files are read as before. What is delivered never depends on the notes:
-    of a file that has changed some bytes are fetched in vain.
+    The header and tile table of each file are read once. After that `fits_pipeline` fetches
+    everything that a window needs from a remote store in one round trip, instead of header, table
+    and tiles one after the other. Local files are read as before. The notes never affect what is
+    delivered: for a file that has changed, some bytes are fetched in vain.
 
     Parameters
     ----------
     index : Index
-        Of FITS files; others are skipped.
+        Index of FITS files; other files are skipped.
     num_threads : int
-        Files that are read at a time.
+        Files that are read concurrently.
     progress : callable
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     hdu : int, str or (str, int), optional
-        HDU that will be read, where the Index names none, as for `fits_pipeline`.
+        HDU that will be read if the Index names none, as in `fits_pipeline`.
     storage : Storage, optional
-        How remote objects are requested.
+        Settings for requests of remote objects.
     executor : concurrent.futures.Executor, optional
-        Its workers read the files, each `num_threads` at a time.
+        Executor whose workers read the files, each `num_threads` at a time.
 
     Returns
     -------
     Index
-        With the column ``fits_tiles`` (bytes: some 70, and one for each tile, up to 4096; null for
-        other files, such as gzipped ones). Save it to keep them. The log counts those that cannot
-        be read, and names the first.
+        Index with the column ``fits_tiles`` (bytes: about 70, plus one per tile, up to 4096; null
+        for other files, such as gzipped ones). Save it to keep the column. The log counts files
+        that cannot be read and names the first.
 
     Raises
     ------
@@ -189,7 +190,7 @@ def with_tiles(
 
     check_hdu(index, hdu)
     wanted = checked(hdu)
-    index = index.with_versions(storage)  # notes are of the version that will be read
+    index = index.with_versions(storage)  # notes must match the version that will be read
     rows, numbers = _each_image(index, storage)
     with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
@@ -197,7 +198,7 @@ def with_tiles(
 
 
 def _each_image(index: Index, storage: Storage | None) -> tuple[list[Row], pa.Array]:
-    """Return a row of each image, and for all rows of the Index the number of their image."""
+    """Return a row for each distinct image, and the image's number for each row of the Index."""
     import pyarrow as pa
 
     columns = index.columns().with_places(Places(storage or Storage()))
@@ -225,7 +226,7 @@ def _keyword_facts(
 
 
 def check_hdu(index: Index, hdu: HduName | None) -> None:
-    """Raise ValueError if an HDU is asked for, and the Index names others for all its rows."""
+    """Raise ValueError if an HDU is requested but the Index names others for all its rows."""
     import pyarrow.compute as pc
 
     if hdu is None:
@@ -236,9 +237,9 @@ def check_hdu(index: Index, hdu: HduName | None) -> None:
         if not (index.table[name].null_count or first == last == hdu):
             numbers = f"HDU {first}" if first == last else f"HDUs {first} to {last}"
             raise ValueError(
-                f"the column {name!r} of the Index names {numbers}, and hdu={hdu!r}: leave out "
-                "hdu, or make the Index of that HDU, by dali-pipelines index --hdu, or drop the "
-                f"column, by Index(index.table.drop_columns([{name!r}]))"
+                f"the column {name!r} of the Index names {numbers}, but hdu={hdu!r}: leave out "
+                "hdu, or make the Index of that HDU with dali-pipelines index --hdu, or drop the "
+                f"column: Index(index.table.drop_columns([{name!r}]))"
             )
 
 
@@ -254,7 +255,7 @@ def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
             found = find_image(file)
             image = found.image
             if image is None or file.place is not place:
-                return None  # astropy decodes it, or it is gzipped
+                return None  # decoded by astropy, or gzipped
             header = [(found.header_start, found.start)]
             if isinstance(place, _Recorder):
                 header = place.ranges()
@@ -267,7 +268,7 @@ def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
 
 
 class _Recorder:
-    """A place that keeps what is read of it; it has no stamp, so that nothing is known before."""
+    """Place that records what is read; it has no stamp, so that no earlier notes are used."""
 
     stamp = etag = None
 
@@ -281,7 +282,7 @@ class _Recorder:
         return self._place.nbytes
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return what was read."""
+        """Return the ranges that were read."""
         starts, stops = np.array(self._reads, np.int64).T
         starts, stops = merged(starts, stops, 0)
         return list(zip(starts.tolist(), stops.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Add the rows of MCUs of JPEG files to an Index, to decode windows alone."""
+"""Add the positions of MCU rows in JPEG files to an Index, so that only windows are decoded."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COLUMN = "mcu_rows"
-"""Column of the Index that `readers.jpeg.reader.JpegReader` reads."""
+"""Column of the Index that `readers.jpeg.reader.JpegReader` uses."""
 _LOOKED_AT = 1000
-"""Rows of the Index that are searched for a value."""
+"""Rows of the Index in which a value is searched for."""
 
 
 def with_mcu_rows(
@@ -39,30 +39,31 @@ def with_mcu_rows(
 ) -> Index:
     """Return the Index with the positions of the rows of MCUs in each JPEG file.
 
-    Each file is read once, and decoded as far as needed to find them. From then on `jpeg_pipeline`
+    Each file is read once and decoded as far as needed to find them. After that `jpeg_pipeline`
     reads and decodes only the rows that a window needs, and delivers the same pixels as before. A
     file with another coding (progressive, with restart markers, not JPEG), or whose size or header
-    has changed, is read whole. So is a file in which the rows that a window needs have other
-    checksums; its entropy-coded data are then checked.
+    has changed, is read whole. So is a file whose rows for a window have other checksums; its
+    entropy-coded data are then checked.
 
     Parameters
     ----------
     index : Index
-        Of JPEG files; others are skipped.
+        Index of JPEG files; other files are skipped.
     num_threads : int
-        Files that are processed at a time.
+        Files that are processed concurrently.
     progress : callable
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     storage : Storage, optional
-        How remote objects are requested.
+        Settings for requests of remote objects.
     executor : concurrent.futures.Executor, optional
-        Its workers read the files, each `num_threads` at a time.
+        Executor whose workers read the files, each `num_threads` at a time.
 
     Returns
     -------
     Index
-        With the column ``mcu_rows`` (bytes, some 18 for 16 rows of pixels; null where there are
-        none). Save it to keep them. The log counts files that cannot be read, and names the first.
+        Index with the column ``mcu_rows`` (bytes, about 18 per 16 rows of pixels; null for files
+        without). Save it to keep the column. The log counts files that cannot be read and names the
+        first.
     """
     import pyarrow as pa
 
@@ -75,7 +76,7 @@ def with_mcu_rows(
 
 
 def warn_of_old_rows(index: Index) -> None:
-    """Warn if the rows of MCUs in an Index are of an older form: then files are read whole.
+    """Warn if the MCU rows in an Index have an older form, so that files are read whole.
 
     Only the first value is checked.
     """
@@ -84,8 +85,8 @@ def warn_of_old_rows(index: Index) -> None:
     packed = next(iter(index.table[COLUMN].slice(0, _LOOKED_AT).drop_null()), None)
     if packed is not None and not is_current(packed.as_py()):
         logger.warning(
-            "the rows of MCUs in the Index are of an older version of this toolkit, without "
-            "checksums, so that JPEG files are read whole: make them again by with_mcu_rows, or "
+            "the rows of MCUs in the Index were made by an older version of this toolkit, without "
+            "checksums, so JPEG files are read whole: make them again with with_mcu_rows, or "
             "dali-pipelines index --mcu_rows"
         )
 

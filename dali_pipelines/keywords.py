@@ -1,4 +1,4 @@
-"""Keywords that a callable takes and passes on: their names, and what help() says of them."""
+"""Keywords that a callable takes or passes on: their names, and their text in help()."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ELSEWHERE = {
     "sampler": "weights",
     "steps_per_epoch": "epoch_steps",
 }
-"""Names of some settings in PyTorch's DataLoader, in Keras and in DALI."""
+"""Our settings by their names in PyTorch's DataLoader, Keras and DALI."""
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
-    """Return the keywords that a factory takes, those of a TypedDict only if `unpacked`.
+    """Return the keywords that a factory takes; those of a TypedDict only if `unpacked`.
 
-    None if they are unknown: its ``**`` keywords are not annotated as ``Unpack[...]`` of a
-    TypedDict, such as `PipelineSettings`.
+    None if they are unknown, because its ``**`` keywords are not annotated as ``Unpack[...]`` of a
+    TypedDict such as `PipelineSettings`.
     """
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters.values()
@@ -50,7 +50,7 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError if one is unknown, which suggests similar names, or else lists all."""
+    """Raise TypeError if a name is unknown; it suggests similar names, or else lists all."""
     for name in given:
         if name not in known:
             asked = did_you_mean(name, known, _ELSEWHERE).strip()
@@ -61,9 +61,9 @@ def check_names(where: str, given: Iterable[str], known: Collection[str]) -> Non
 def bound_keywords(
     factory: Callable[..., Any], others: Collection[str], taker: str = "Loader"
 ) -> dict[str, Any]:
-    """Return the keywords that functools.partial binds to a factory; none if it is not a partial.
+    """Return the keywords that functools.partial binds to a factory; empty if it is not a partial.
 
-    TypeError if one of them is a keyword of the `taker` itself (`others`), which sets it.
+    TypeError if one of them is in `others`, the keywords of the `taker` itself.
     """
     bound: dict[str, Any] = {}
     function = factory
@@ -73,23 +73,23 @@ def bound_keywords(
     for name in bound:
         if name in others and name not in ("factory", "config"):
             raise TypeError(
-                f"functools.partial binds {name} of {title(factory)}, and a {taker} sets it for "
+                f"functools.partial binds {name} of {title(factory)}, but a {taker} sets it for "
                 f"its pipelines: pass {name} to the {taker}"
             )
     return bound
 
 
 def title(factory: Callable[..., Any]) -> str:
-    """Return the name of a factory, below functools.partial."""
+    """Return the name of a factory, also inside functools.partial."""
     while isinstance(factory, partial):
         factory = factory.func
     return getattr(factory, "__name__", type(factory).__name__)
 
 
 def field_docs(declared: type[Any]) -> dict[str, str]:
-    """Return the docstrings below the fields of a class, by name.
+    """Return the docstrings below the fields of a class, by field name.
 
-    There are none where its source is not installed.
+    The result is empty if the source is not installed.
     """
     docs: dict[str, str] = {}
     for each in reversed(declared.__mro__):
@@ -106,15 +106,15 @@ def field_docs(declared: type[Any]) -> dict[str, str]:
 
 
 def documents(types: type[Any], *declared: type[Any]) -> Callable[[Documented], Documented]:
-    """Decorate a callable: help() lists the keywords that ``**`` stands for, one by one.
+    """Decorate a callable so that help() lists each keyword that ``**`` stands for.
 
     Parameters
     ----------
     types : type
-        TypedDict of the ``**`` parameter: names and types.
+        TypedDict of the ``**`` parameter, with names and types.
     *declared : type
-        Dataclasses whose fields have the defaults and the descriptions; by default the decorated
-        class. If names of `types` are not among these, the ``**`` parameter stays for them.
+        Dataclasses whose fields have the defaults and descriptions; by default the decorated class.
+        The ``**`` parameter remains if `types` has names that these lack.
     """
     kinds = get_type_hints(types)  # without Required
 
@@ -157,7 +157,7 @@ def _parameter(field: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
 
 
 def _entry(one: inspect.Parameter, hint: Any, text: str) -> str:
-    """Return an entry of a numpydoc section Parameters."""
+    """Return an entry of numpydoc's section Parameters."""
     kind = one.annotation
     for literal in [hint, *get_args(hint)]:
         if get_origin(literal) is Literal:
@@ -169,5 +169,5 @@ def _entry(one: inspect.Parameter, hint: Any, text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a docstring without the marks of reStructuredText, for a terminal."""
+    """Return a docstring without reStructuredText markup, for a terminal."""
     return " ".join(text.replace("`", "").split())

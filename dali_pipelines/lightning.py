@@ -1,4 +1,4 @@
-"""PyTorch Lightning: Loaders for a Trainer, which resumes them exactly."""
+"""Loaders for a PyTorch Lightning Trainer, which resumes them exactly."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from dali_pipelines.loader import Loader
 class DataModule(LightningDataModule):
     """Loaders for the loops of a Trainer of ``lightning.pytorch``.
 
-    A step gets the dict of its device. When the Trainer is done, the Loaders are closed. The state
-    of `train` is in every checkpoint, and ``fit(..., ckpt_path=...)`` goes on after the last batch
-    that was learned from, also with another batch size or number of ranks.
+    A step gets the dict of its device. The Loaders are closed when the Trainer is done. The state
+    of `train` is in every checkpoint, and ``fit(..., ckpt_path=...)`` continues after the last
+    batch that the model learned from, even with another batch size or number of ranks.
 
     Parameters
     ----------
     train, val, test, predict : Loader, optional
-        All but `train` in mode ``eval``.
+        Loaders of the loops; all but `train` in mode ``eval``.
 
     Raises
     ------
     ValueError
-        If one of those is in another mode.
+        If val, test or predict is in another mode.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class DataModule(LightningDataModule):
         given = {"train": train, "val": val, "test": test, "predict": predict}
         self.loaders = {name: loader for name, loader in given.items() if loader is not None}
         self._loaded: dict[str, Any] | None = None
-        # Steps done when the newest batch came; states of `train` before this step and after it.
+        # Steps done when the newest batch came; states of `train` before and after that step.
         self._newest: tuple[int, dict[str, Any], dict[str, Any]] | None = None
-        for name, loader in self.loaders.items():  # a method that is defined asks for a loop
+        for name, loader in self.loaders.items():  # Lightning runs a loop if its method exists
             if name != "train" and not loader.starts_anew:
                 raise ValueError(
-                    f"{name} needs a Loader in mode 'eval', got one that goes on with the rest of "
-                    "its rows after Lightning's sanity check: give it mode='eval'"
+                    f"{name} needs a Loader in mode 'eval', got one that continues with the rest "
+                    "of its rows after Lightning's sanity check: set mode='eval'"
                 )
             setattr(self, f"{name}_dataloader", partial(self._loader, name))
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Return the dict of the one device of this rank; ValueError if there are several."""
+        """Return the dict of this rank's one device; ValueError if there are several."""
         if len(batch) != 1:
             raise ValueError(
-                f"a rank of Lightning has one device, and its Loader has {len(batch)}: leave out "
-                "devices, or give one"
+                f"a rank of Lightning has one device, but its Loader has {len(batch)}: leave out "
+                "devices, or set one"
             )
         if self._newest is not None and self.trainer is not None and self.trainer.training:
             done, before, after = self._newest
@@ -72,10 +72,10 @@ class DataModule(LightningDataModule):
         return batch[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the Loader for training, and its steps; nothing if there is none.
+        """Return the state of the training Loader and its steps, or an empty dict without one.
 
-        In the middle of a step, where an exception or a signal of Slurm lets Lightning save, the
-        state is that before its batch.
+        In the middle of a step, when an exception or a Slurm signal makes Lightning save, it is the
+        state before the step's batch.
         """
         train = self.loaders.get("train")
         if train is None:
@@ -91,7 +91,7 @@ class DataModule(LightningDataModule):
         return 0 if trainer is None else trainer.fit_loop.epoch_loop.batch_progress.total.processed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a fit, see `Loader.load_state_dict`. Lightning drops what it saves itself."""
+        """Continue a fit, see `Loader.load_state_dict`; Lightning's own entries are not used."""
         trainer: Any = self.trainer
         if trainer.state.fn == "fit" and "train" in self.loaders:
             self.loaders["train"].load_state_dict(state_dict["loader"])
@@ -100,10 +100,10 @@ class DataModule(LightningDataModule):
             trainer.callbacks.append(LambdaCallback(on_train_start=self._resume))
 
     def _resume(self, trainer: Trainer, _: Any) -> None:
-        """Load the state once more, and set the steps of its epoch that Lightning counts as done.
+        """Load the state again, and set the steps of its epoch that Lightning counts as done.
 
-        Lightning has loaded the Loader's own state after it, which leaves out the batch of a step
-        that was not done; and it counts steps of the size that they had when it was saved.
+        Lightning has meanwhile loaded the Loader's own state, which leaves out the batch of an
+        unfinished step, and counts steps of the size that they had when the state was saved.
         """
         if self._loaded is None:
             return

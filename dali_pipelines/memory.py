@@ -1,4 +1,4 @@
-"""Estimate the memory that the pipelines of this machine will need, of the host and for CuPy."""
+"""Estimates of the memory that the pipelines of this machine will need: of the host and of CuPy."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.runtime.cgroup import free_memory_of_groups
 
 _CONSUMER_BYTES = 700 << 20
-"""This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
+"""Bytes of this process with PyTorch, DALI and numba; measured 0.5 GiB without GPU contexts."""
 _READER_BYTES = 20 << 20
-"""Memory that a reader process does not share; measured 9 to 19 MiB."""
+"""Bytes that a reader process does not share; measured 9 to 19 MiB."""
 _SPAWNED_READER_BYTES = 120 << 20
-"""Of one that imports all by itself; measured 110 MiB, for JPEG."""
+"""Bytes of a reader process that imports everything itself; measured 110 MiB, for JPEG."""
 _FRAMES = 2
-"""Batches of whole frames that the graph holds: one that is being warped, and the next."""
+"""Batches of whole frames that the graph holds: the one being warped, and the next."""
 _READER_FRAMES = 4
-"""Copies of a sample that a reader holds while it reads, decodes and hands over."""
+"""Copies of a sample that a reader holds while it reads, decodes and hands it over."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Peak memory in bytes, of the host if nothing else is said."""
+    """Peak memory in bytes, of the host unless stated otherwise."""
 
     shared: int
-    """Samples in flight, in memory that readers and consumer share."""
+    """Samples in flight, in memory shared by readers and consumer."""
     images: int
-    """Decoded batches, those that the consumer holds included; 0 for pipelines on a GPU."""
+    """Decoded batches, including those that the consumer holds; 0 for pipelines on a GPU."""
     processes: int
-    """The processes themselves, and the samples that readers work on."""
+    """Processes themselves, and the samples that readers work on."""
     cupy: int = 0
-    """On each GPU that decodes FITS, what CuPy takes beside DALI; no part of `total`."""
+    """Memory of CuPy, beside DALI's, on each GPU that decodes FITS; not part of `total`."""
 
     @property
     def total(self) -> int:
-        """The sum, of the host."""
+        """Sum of the host's memory."""
         return self.shared + self.images + self.processes
 
     def check(self) -> None:
-        """Raise MemoryError if the pipelines do not fit into free memory."""
+        """Raise MemoryError if the pipelines do not fit into the free memory."""
         free = free_memory()
         if self.total > free:
             raise MemoryError(
                 f"this needs about {in_words(self.total)} of memory ({in_words(self.shared)} for "
                 f"samples in flight, {in_words(self.images)} for decoded batches, "
-                f"{in_words(self.processes)} for processes) and {in_words(free)} are free: "
+                f"{in_words(self.processes)} for processes), but {in_words(free)} are free: "
                 "use a smaller batch_size, prefetch or crop, or fewer devices or "
                 "num_read_processes"
             )
 
 
 def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1) -> MemoryEstimate:
-    """Estimate the memory from the sizes that the pipelines know.
+    """Estimate the memory from the footprints of the pipelines.
 
     Parameters
     ----------
     pipelines : sequence of ReaderPipeline
-        All pipelines of this process, with the same settings; they need not be started.
+        All pipelines of this process, with the same settings; they may be unstarted.
     num_consumers : int
         Processes like this one on this machine.
     """
@@ -92,5 +92,5 @@ def free_memory() -> int:
 
 
 def in_words(nbytes: int) -> str:
-    """Return bytes as text, in GiB or MiB."""
+    """Format a number of bytes in GiB or MiB."""
     return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"

@@ -1,4 +1,4 @@
-"""Names of `readers` that training code needs, part of `dali_pipelines`."""
+"""Names from `readers` that training code needs and `dali_pipelines` exports."""
 
 from readers import AiaReader as AiaReader
 from readers import Boxes as Boxes

@@ -1,6 +1,6 @@
-"""Types of the keywords of the factories, for type checkers and editors.
+"""Types of the factories' keywords, for type checkers and editors.
 
-Defaults and descriptions are in `dali_pipelines.config.PipelineConfig`.
+`dali_pipelines.config.PipelineConfig` has the defaults and descriptions.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ StartMethod = Literal["spawn", "forkserver", "fork"]
 Mode = Literal["train", "eval"]
 Ragged = Literal["list", "pad", None]
 Transform = Callable[[Any, Any, Any], Any]
-"""(image, `dali_pipelines.graph.own.chance.Chance`, PipelineConfig) -> image; layout HWC."""
+"""Function of (image, `dali_pipelines.graph.own.chance.Chance`, PipelineConfig) that returns the
+changed image; layout HWC."""
 
 
 class Augmentation(Protocol):
-    """One of `augment`, such as `dali_pipelines.augment.color.ColorJitter`."""
+    """Element of `augment`, such as `dali_pipelines.augment.color.ColorJitter`."""
 
     @property
     def of_8_bits(self) -> bool:
@@ -40,19 +41,19 @@ class Augmentation(Protocol):
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether it also changes the geometry, which `targets` and `outputs` do not follow."""
+        """Whether it also changes the geometry, which `targets` and `outputs` would not follow."""
 
     @property
     def num_images(self) -> int:
-        """Batches of float32 images that its operators hold, for the estimate of memory."""
+        """Batches of float32 images held by its operators, for the estimate of memory."""
 
     def add(self, image: Any, chance: Any, kind: Any) -> Any:
-        """Add its operators to the graph.
+        """Add the operators to the graph.
 
         Parameters
         ----------
         image : DataNode
-            Layout HWC.
+            Image in layout HWC.
         chance : dali_pipelines.graph.own.chance.Chance
             Random numbers.
         kind : dali_pipelines.graph.own.operators.ImageKind
@@ -61,7 +62,7 @@ class Augmentation(Protocol):
         Returns
         -------
         DataNode
-            Of the same layout, type and device.
+            Image of the same layout, type and device.
         """
 
 
@@ -73,7 +74,7 @@ class TorchDType(Protocol):
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether it is."""
+        """Whether this is a floating-point type."""
 
 
 DTypeLike = DType | np.dtype[Any] | type[np.generic] | TorchDType
@@ -92,7 +93,7 @@ class OrderSettings(TypedDict, total=False):
 
 
 class SharedSettings(OrderSettings, total=False):
-    """Keywords that a Loader passes on to all factories."""
+    """Keywords that a Loader passes to any factory."""
 
     num_epochs: int | None
     rejected: Mapping[int, str]
@@ -141,15 +142,15 @@ class PipelineSettings(SharedSettings, total=False):
 
 
 class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
-    """Keywords of `aia_pipeline`: those of all factories, and fields of `Calibration`."""
+    """Keywords of `aia_pipeline`: those of all factories, and the fields of `Calibration`."""
 
     hdu: int | None
 
 
 class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
-    """Keywords that a Loader passes on to one of the factories of this package.
+    """Keywords that a Loader passes to one of the factories of this package.
 
-    Which of them a factory takes is checked when the Loader is made.
+    Whether the factory takes them is checked when the Loader is made.
     """
 
     hdu: HduName | None

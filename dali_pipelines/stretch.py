@@ -19,7 +19,7 @@ from readers.values import check_positive, is_number
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")
 
-# Number of each kind in the kernel, its curve, and its inverse; xp is a namespace of arrays.
+# Code of each kind in the kernel, its curve and its inverse; xp is a namespace of arrays.
 _CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "none": (kernel.NONE, lambda xp, x: x, lambda xp, x: x),
     "sqrt": (kernel.SQRT, lambda xp, x: xp.sqrt(x), lambda xp, x: x * xp.abs(x)),
@@ -44,13 +44,13 @@ class Stretch:
     4. Subtract `mean` and divide by `std`.
     5. Clip to `clip_output`.
 
-    Clipping comes before the curve as in the published recipes, and because a square root or a
+    Clipping comes before the curve, as in the published recipes, because a square root or a
     logarithm needs it there. NaN stays NaN.
 
     Raises
     ------
     ValueError
-        If a value makes no sense, or `clip` allows numbers for which the curve is not defined.
+        If a value is invalid, or `clip` allows numbers for which the curve is undefined.
 
     Examples
     --------
@@ -60,14 +60,14 @@ class Stretch:
     """
 
     kind: Kind = "none"
-    """``none``; ``sqrt``; ``log1p``, log(1 + x); ``signed_log1p``, sign(x) log(1 + abs(x)); or
-    ``asinh``, asinh(x / a)."""
+    """Curve: ``none``; ``sqrt``; ``log1p``, log(1 + x); ``signed_log1p``, sign(x) log(1 + abs(x));
+    or ``asinh``, asinh(x / a)."""
     unit: float = 1.0
-    """In the units of the pixels, such as DN/s."""
+    """Divisor of the pixels, in their units, such as DN/s."""
     clip: tuple[float, float] = _UNLIMITED
     """Lowest and highest value before the curve."""
     a: float = 1.0
-    """Transition of asinh from linear to logarithmic, in multiples of `unit`, as in
+    """Point where asinh turns from linear to logarithmic, in multiples of `unit`, as in
     `astropy.visualization.AsinhStretch`."""
     mean: float = 0.0
     """Mean of the values after the curve."""
@@ -89,15 +89,15 @@ class Stretch:
             if not are_all(limits, Real) or len(limits) != 2 or not limits[0] < limits[1]:
                 raise ValueError(f"{name} must be (low, high) with low < high, got {limits!r}")
         if self.a != 1 and self.kind != "asinh":
-            raise ValueError(f"a={self.a} is for kind 'asinh', got kind {self.kind!r}")
+            raise ValueError(f"a={self.a} needs kind 'asinh', got kind {self.kind!r}")
         if self.kind == "sqrt" and self.clip[0] < 0:
             raise ValueError(
-                f"the square root of negative values is not a number: clip from 0 on, as in "
+                f"the square root of negative values is not a number: clip from 0 on, e.g. "
                 f"clip=(0, inf), got clip={self.clip}"
             )
         if self.kind == "log1p" and self.clip[0] <= -1:
             raise ValueError(
-                f"log1p takes values above -1: clip from 0 on, as in clip=(0, inf), or choose "
+                f"log1p takes values above -1: clip from 0 on, e.g. clip=(0, inf), or choose "
                 f"kind 'signed_log1p'; got clip={self.clip}"
             )
 
@@ -121,13 +121,13 @@ class Stretch:
         clip : tuple of float
             Lowest and highest value before the curve, in multiples of `unit`.
         kind : {"none", "sqrt", "log1p", "signed_log1p", "asinh"}
-            The curve, see `Stretch`.
+            Curve, see `Stretch`.
         unit, a : float
-            As of `Stretch`.
+            See `Stretch`.
 
         Notes
         -----
-        With clip (0, 1), kind ``asinh`` and the range 0 to 1 it equals astropy's
+        With clip (0, 1), kind ``asinh`` and range 0 to 1 the result equals astropy's
         ``ImageNormalize(vmin=0, vmax=unit, stretch=AsinhStretch(a), clip=True)``.
         """
         are_numbers = are_all((low, high), Real) and are_all(clip, Real)
@@ -160,13 +160,13 @@ class Stretch:
         return xp.clip((x - self.mean) / self.std, *self.clip_output)
 
     def inverse(self, array: Array) -> Array:
-        """Return the pixel values of stretched ones; clipped values become the limit.
+        """Return the pixel values of stretched values; clipped values become the limit.
 
         Parameters
         ----------
         array : numpy.ndarray, torch.Tensor, jax.Array or cupy.ndarray, any shape, floating
-            Stretched values. The output of a network may lie outside the range that `clip` allows;
-            there the inverse is continued: below 0, that of ``sqrt`` is -x**2.
+            Stretched values. A network's output may be outside the range that `clip` allows; the
+            inverse is continued there: below 0 the inverse of ``sqrt`` is -x**2.
         """
         xp = _namespace(array)
         stretched: Any = array
@@ -175,12 +175,12 @@ class Stretch:
         return values
 
     def parameters(self) -> NDArray[np.float64]:
-        """Return the parameters that `dali_pipelines.kernels.stretch` takes.
+        """Return the parameters for `dali_pipelines.kernels.stretch`.
 
         Returns
         -------
         ndarray, shape (9,), float64
-            Number of the kind (0 to 4, in the order of `Kind`), 1/unit, lowest and highest value
+            Code of the kind (0 to 4, in the order of `Kind`), 1/unit, lowest and highest value
             before the curve, 1/a, mean, 1/std, lowest and highest value of the result.
         """
         fields = np.empty(kernel.NUM_PARAMETERS)
@@ -195,11 +195,11 @@ class Stretch:
 
 
 Stretches = Stretch | Sequence[Stretch] | Mapping[str, Stretch]
-"""One for all images, one for each channel, or, for `aia_pipeline`, by the channel's name."""
+"""One stretch for all images, one per channel, or for `aia_pipeline` a mapping by channel name."""
 
 
 def _namespace(array: Any) -> Any:
-    """Return the library of an array, NumPy, CuPy, JAX or torch, without importing any."""
+    """Return an array's library (NumPy, CuPy, JAX or torch), without importing any."""
     package = type(array).__module__.partition(".")[0]
     library = sys.modules.get("jax.numpy" if package in ("jax", "jaxlib") else package)
     if not hasattr(library, "arcsinh"):

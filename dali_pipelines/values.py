@@ -1,4 +1,4 @@
-"""Checks and conversions of the values of settings."""
+"""Checks and conversions of setting values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ logger = logging.getLogger(__name__)
 
 
 def check_type(name: str, value: object, kind: Any, expected: str) -> None:
-    """Raise ValueError if the value of a setting is not of a type, or of one of several."""
+    """Raise ValueError if the value of a setting is not of `kind`, a type or several types."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
-    """Raise ValueError if the value of a setting is none of some choices; True is not 1."""
+    """Raise ValueError if the value of a setting is not one of `choices`; True is not 1."""
     if value not in choices or isinstance(value, bool | np.bool_):
         known = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {known}, got {value!r}")
 
 
 def shuffle_of(name: str, value: object) -> Shuffle:
-    """Return a setting that is True, False or "blocks", of Python's types; or raise ValueError."""
+    """Return True, False or "blocks" in Python's own types; ValueError for other values."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if value != "blocks":
@@ -39,7 +39,7 @@ def shuffle_of(name: str, value: object) -> Shuffle:
 
 
 def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return (height, width) of a setting that takes one or two integers; or raise ValueError."""
+    """Return (height, width) for a setting of one or two integers; ValueError for other values."""
     if value is None:
         return None
     pair = (value, value) if is_integer(value, 1) else value
@@ -52,7 +52,7 @@ def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] |
 
 
 def are_all(values: Any, kind: type, least: int = 1) -> TypeGuard[Sequence[Any]]:
-    """Return whether these are `least` or more numbers of a kind; also of NumPy, but no bools."""
+    """Return whether values are `least` or more numbers of a kind; NumPy's count, bools do not."""
     is_text = isinstance(values, str | bytes)
     are_several = (
         isinstance(values, Sequence | np.ndarray)
@@ -68,7 +68,7 @@ def are_all(values: Any, kind: type, least: int = 1) -> TypeGuard[Sequence[Any]]
 
 @functools.cache  # a Loader makes several pipelines
 def warn_of_fractions(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
-    """Log a warning if mean and std look like those of images from 0 to 1, as torchvision has."""
+    """Log a warning if mean and std seem to be for images from 0 to 1, as in torchvision."""
     given = [(name, values) for name, values in (("mean", mean), ("std", std)) if values]
     numbers = [abs(value) for _, values in given for value in values]
     if all(value in (0, 1) for value in numbers) or max(numbers) > 1:
@@ -77,7 +77,7 @@ def warn_of_fractions(mean: tuple[float, ...] | None, std: tuple[float, ...] | N
     meant = ", ".join(
         f"{name}={tuple(float(f'{255 * value:.6g}') for value in values)}" for name, values in given
     )
-    message = "%s: images of 8 bits have values from 0 to 255, and this is for 0 to 1: give %s"
+    message = "%s: images of 8 bits have values from 0 to 255, but this is for 0 to 1: set %s"
     logger.warning(message, found, meant)
 
 
@@ -88,9 +88,9 @@ def holds(limits: np.iinfo[Any], value: float) -> bool:
 
 
 def check_several_names(name: str, given: Any, example: str) -> None:
-    """Raise ValueError if a setting is not a collection of names, each once."""
+    """Raise ValueError if a setting is not a collection of distinct names."""
     are_several = isinstance(given, Collection) and not isinstance(given, str)
     if not are_several or not all(isinstance(one, str) for one in given):
-        raise ValueError(f"{name} must be names in a tuple, as ('{example}',), got {given!r}")
+        raise ValueError(f"{name} must be a tuple of names, such as ('{example}',), got {given!r}")
     if len(set(given)) < len(given):
         raise ValueError(f"{name} must be named once each, got {given!r}")

@@ -1,4 +1,4 @@
-"""Memory for the arrays of a sample: in a reader process where the graph reads them."""
+"""Memory for the arrays of a sample; in a reader process the graph reads it directly."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Empty = Callable[[int], NDArray[np.uint8]]
-"""(bytes) -> memory of any content, shape (bytes,)."""
+"""Function of a number of bytes that returns memory with any content, shape (bytes,)."""
 Allocate = Callable[[int, int], NDArray[np.uint8]]
-"""`buffer` or `private`."""
+"""Type of `buffer` and `private`."""
 
 _thread = threading.local()
 
@@ -20,15 +20,15 @@ _thread = threading.local()
 def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
     """Return memory for an array of the Sample that is being read.
 
-    In a reader process it is shared with the consumer, so that an array that is read into it is not
-    copied any more. It is used again for later samples: a Reader keeps no view of it.
+    In a reader process it is shared with the consumer, so an array that is read into it is not
+    copied again. It is reused for later samples, so a Reader must not keep a view of it.
 
     Parameters
     ----------
     nbytes : int
-        Bytes of the array, of any content.
+        Bytes of the array; their content is undefined.
     room : int
-        Zero bytes behind it.
+        Zero bytes after the array.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
 
 
 def private(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
-    """Return memory like `buffer` that no sample shares, for all else than arrays of a Sample."""
+    """Return memory like `buffer` that no sample shares, for other purposes than Sample arrays."""
     found = np.empty(nbytes + room, np.uint8)
     found[nbytes:] = 0
     return found
@@ -57,9 +57,9 @@ def private(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
 
 @contextmanager
 def buffers_from(empty: Empty) -> Iterator[None]:
-    """Let `buffer` take its memory from a function, in this thread, for the duration of a block.
+    """Let `buffer` take its memory from a function, in this thread, within a block.
 
-    Other threads get private memory meanwhile: one that is abandoned after a time limit may write
+    Other threads get private memory meanwhile: one that was abandoned after a time limit may write
     to its memory long after the block.
     """
     _thread.empty = empty

@@ -1,4 +1,4 @@
-"""Read byte ranges of a place, merging those close together."""
+"""Read byte ranges of a place, and merge those that are close together."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def read_ranges(
     Parameters
     ----------
     place : Place
-        Where the bytes lie.
+        Place with the bytes.
     offsets, lengths : ndarray, shape (ranges,), int64
-        In bytes, from the start of the place; inside it, in any order.
+        In bytes, from the start of the place; inside the place, in any order.
     gap : int
-        Largest gap in bytes between two ranges that is read as well, to save a second read.
+        Largest gap in bytes between two ranges that is also read, to save a second read.
     room : int
         Zero bytes to append.
     allocate : callable
-        `readers.buffers.buffer` for a payload that is sent as it is.
+        `readers.buffers.buffer` for a payload that is sent unchanged.
 
     Returns
     -------
     payload : ndarray, shape (bytes,), uint8
-        The ranges, small gaps between them, and the room.
+        Ranges, small gaps between them, and the room.
     starts : ndarray, shape (ranges,), int64
         Start of each range in the payload.
     nbytes : int
-        Bytes that were read.
+        Number of bytes read.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_ranges(
         return np.zeros(room, np.uint8), offsets, 0
     ends = offsets + lengths
     gaps = offsets[1:] - ends[:-1]
-    if len(gaps) == 0 or (gaps.min() >= 0 and gaps.max() <= gap):  # in most files
+    if len(gaps) == 0 or (gaps.min() >= 0 and gaps.max() <= gap):  # the usual case
         first, nbytes = int(offsets[0]), int(ends[-1] - offsets[0])
         payload = allocate(nbytes, room)
         place.read_many([(first, payload[:nbytes].data)])
@@ -72,7 +72,7 @@ def read_ranges(
 def merged(
     starts: NDArray[np.int64], stops: NDArray[np.int64], gap: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first bytes and ends of ranges in order, with those `gap` bytes apart in one."""
+    """Return the starts and ends of sorted ranges after merging those up to `gap` bytes apart."""
     order = np.argsort(starts, kind="stable")
     starts, reach = starts[order], np.maximum.accumulate(stops[order])
     cuts = np.flatnonzero(starts[1:] > reach[:-1] + gap) + 1
@@ -81,9 +81,9 @@ def merged(
 
 
 def bytes_between(planes: Sequence[int], plane_bytes: int, span_bytes: int, *, gap: int) -> int:
-    """Return how many bytes of gaps `read_ranges` reads between the same spans of some planes.
+    """Return the gap bytes that `read_ranges` reads between equal spans of some planes.
 
-    The planes, of `plane_bytes` each, are stored one after the other.
+    The planes have `plane_bytes` each and are stored one after the other.
     """
     gaps = np.diff(np.unique(planes)) * plane_bytes - span_bytes
     return int(gaps[gaps <= gap].sum())

@@ -1,4 +1,4 @@
-"""Reader of samples of several files: it applies a Reader of single files to each part of a row."""
+"""Reader of samples of several files, which applies a Reader of single files to each part."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class ChannelsReader:
     Parameters
     ----------
     reader : Reader
-        Reads one file.
+        Reader of one file.
     parts : tuple of str
-        Parts of the Index, in the order of the channels, for sequences those of the first time
-        before those of the second. See `readers.index.table.Index.group`.
+        Parts of the Index, in the order of the channels; for sequences all parts of the first time
+        come before those of the second. See `readers.index.table.Index.group`.
 
     Notes
     -----
-    All parts get the same window, and so the same pixels: a sample whose images differ in size is
-    rejected. So is a sample with a file that cannot be read.
+    All parts get the same window, and therefore the same pixels: a sample whose images differ in
+    size, or with a file that cannot be read, is rejected.
     """
 
     reader: Reader
@@ -44,9 +44,9 @@ class ChannelsReader:
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """The arrays of the Reader for each part, with its number appended, e.g. ``_0``.
+        """Arrays of the Reader for each part, with the part's number appended, e.g. ``_0``.
 
-        The last one is ``present``, bool of shape (parts,): False for blank parts.
+        The last array is ``present``, bool of shape (parts,): False for blank parts.
         """
         return (
             *(
@@ -78,7 +78,7 @@ class ChannelsReader:
         return getattr(self.reader, "uses_draws", False)
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read all parts; a missing one is blank, of the size of the others."""
+        """Read all parts; a missing part is blank and has the size of the others."""
         samples = {}
         for part, file in self._present(row).items():
             with _named(row, part):
@@ -91,15 +91,15 @@ class ChannelsReader:
         return self._joined(samples, [row.part(part) is not None for part in self.parts], size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the headers of all parts; the size is that of the first present one.
+        """Read the headers of all parts; the size is that of the first present part.
 
-        A missing one counts as the mean of the others.
+        A missing part counts as the mean of the others.
         """
         peeks = []
         for part, file in self._present(row).items():
             with _named(row, part):
                 peeks.append(self.reader.peek(file, window))
-        # Other rows may have the parts that are missing here.
+        # Other rows may have the parts that this one lacks.
         share = len(self.parts) / len(peeks)
         nbytes = round(share * sum(peek.nbytes for peek in peeks)) + len(self.parts)
         between = round(share * sum(peek.between_nbytes for peek in peeks))
@@ -112,7 +112,7 @@ class ChannelsReader:
                 self.reader.verify(file)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return a sample without any part."""
+        """Return a sample in which all parts are blank."""
         blanks = dict.fromkeys(self.parts, self.reader.blank(height, width))
         return self._joined(blanks, [False] * len(self.parts), None)
 
@@ -138,7 +138,7 @@ class ChannelsReader:
         return present
 
     def _one_size(self, row: Row, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-        """Return the size of all images; None if the Reader does not know it."""
+        """Return the size of all images, or None if the Reader does not know it."""
         if len(set(sizes.values())) > 1:
             (first, size), *others = sizes.items()
             other = next(part for part, its_size in others if its_size != size)
@@ -151,7 +151,7 @@ class ChannelsReader:
         return next(iter(sizes.values()), None)
 
     def _read_size(self, image: tuple[int, int], window: Window | None) -> tuple[int, int]:
-        """Return (height, width) of what is read of an image of this size."""
+        """Return (height, width) of the pixels that are read from an image of this size."""
         if window is None:
             return image
         read = window.within(*image) if self.regions else window
@@ -170,7 +170,7 @@ def _in_words(size: tuple[int, int]) -> str:
 
 @contextmanager
 def _named(row: Row, part: str) -> Iterator[None]:
-    """Convert the ReadError of a file to one of the row, which names the part and the file."""
+    """Convert the ReadError of a file to one of the row that names the part and the file."""
     try:
         yield
     except ReadError as error:

@@ -1,4 +1,4 @@
-"""The contract between a Reader and the rest of the toolkit: rows, samples and their specs."""
+"""Contract between a Reader and the rest of the toolkit: rows, samples and their specs."""
 
 from __future__ import annotations
 
@@ -21,59 +21,59 @@ class RandomNumbers(Protocol):
     """Random numbers of one row in one epoch, e.g. `readers.sampling.draws.Draws`."""
 
     def fractions(self, count: int) -> NDArray[np.float64]:
-        """Return numbers in [0, 1), shape (count,); the first ones do not depend on the count."""
+        """Return numbers in [0, 1), shape (count,); the first ones do not depend on `count`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the Index, as a Reader gets it."""
+    """Row of the Index as passed to a Reader."""
 
     number: int
-    """Row of the Index."""
+    """Number of the row in the Index."""
     path: str
     hdu: int | None = None
-    """FITS HDU, 0 for the primary; None for the first HDU that holds an image."""
+    """FITS HDU, 0 for the primary; None for the first HDU with an image."""
     parts: Mapping[str, Row | None] = field(default_factory=dict, hash=False)
-    """Files of one sample, by name; None for a missing file."""
+    """Files of a sample by name; None for a missing file."""
     notes: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    """Values of the columns that the Index has for its Reader, by name; empty bytes for null."""
+    """Values of the Reader's optional columns in the Index, by name; empty bytes for null."""
     plane: int | None = None
-    """Plane of an image of more than two axes, from 0 on; None if it has only one, or the Reader
-    chooses it."""
+    """Plane of an image with more than two axes, from 0 on; None if it has only one, or if the
+    Reader chooses it."""
     draws: RandomNumbers | None = None
-    """Random numbers of the row in this epoch, for Readers that have `uses_draws`; None in mode
-    ``eval``, and where a row is read apart from an epoch."""
+    """Random numbers of the row in this epoch, for Readers with `uses_draws`; None in mode
+    ``eval``, and for rows that are read outside an epoch."""
     offset: int | None = None
     """First byte of the row in the file, e.g. of a member of a tar; None for the whole file."""
     nbytes: int | None = None
     """Bytes of the row from `offset` on."""
     etag: str | None = None
-    """ETag that a remote object had when it was indexed."""
+    """ETag of a remote object when it was indexed."""
     file_bytes: int | None = None
     """Length of the whole remote object."""
     places: Places = field(default=LOCAL, repr=False)
-    """Finds what the row names."""
+    """Finds the files that the row names."""
 
     @property
     def place(self) -> Place:
-        """Place of the row's bytes; opened by ``with``."""
+        """Place of the row's bytes, to be opened with ``with``."""
         return self.places.at(
             self.path, self.offset, self.nbytes, etag=self.etag, file_bytes=self.file_bytes
         )
 
     @property
     def name(self) -> str:
-        """Path, for messages; of a part of a file with its first byte and end."""
+        """Path for messages; a part of a file also has its first byte and end."""
         return self.place.name
 
     @property
     def known_bytes(self) -> int | None:
-        """Length of what is read, if it was noted."""
+        """Number of bytes to read, if it is known."""
         return self.file_bytes if self.offset is None else self.nbytes
 
     def part(self, name: str) -> Row | None:
-        """Return one of several files of the row; None if it is missing.
+        """Return one of several files of the row, or None if it is missing.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Row:
         if name not in self.parts:
             raise KeyError(
                 f"row {self.number} was made without the part {name!r}, it has "
-                f"{', '.join(self.parts) or 'none'}: a Reader names what it needs in `parts`"
+                f"{', '.join(self.parts) or 'none'}: a Reader lists the parts it needs in `parts`"
             )
         return self.parts[name]
 
@@ -94,10 +94,10 @@ class Sample:
 
     arrays: Mapping[str, NDArray[Any]]
     input_bytes: int = 0
-    """Bytes that were read from the file."""
+    """Bytes read from the file."""
     image_size: tuple[int, int] | None = None
-    """(height, width) in pixels of the whole image, of Readers that have `regions`, or of the one
-    that the graph makes, of Readers that have `turns`."""
+    """(height, width) in pixels: of the whole image, for Readers with `regions`, or of the image
+    that the graph makes, for Readers with `turns`."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -112,9 +112,9 @@ class SampleSpec:
     dtype: str
     """NumPy name of the element type, native byte order, e.g. ``"uint8"``."""
     ndim: int | None = None
-    """Number of axes, where shapes differ from sample to sample; else that of `shape`."""
+    """Number of axes if shapes differ between samples; otherwise taken from `shape`."""
     shape: tuple[int, ...] | None = None
-    """Shape of the array in all samples. Small arrays of a known shape are sent faster."""
+    """Shape of the array in all samples. Small arrays of known shape are sent faster."""
     layout: str = ""
     """DALI layout, one letter per axis (``"HWC"``), or empty."""
     unit: str = ""
@@ -163,7 +163,7 @@ class SampleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peek:
-    """Size of the Sample that a file will give, from the file's header."""
+    """Size of the Sample that a file will become, from the file's header."""
 
     height: int
     """Rows of the image as displayed (EXIF orientation applied), in pixels."""
@@ -176,7 +176,7 @@ class Peek:
     decoder_nbytes: int = 0
     """Bytes of the whole image if the graph decodes it for a window."""
     modules: tuple[str, ...] = ()
-    """Modules that `read` imports when it first needs them: imported once, before readers fork."""
+    """Modules that `read` imports at first use; they are imported once, before readers fork."""
 
 
 class Reader(Protocol):
@@ -185,24 +185,25 @@ class Reader(Protocol):
     A Reader is pickled and sent to the reader processes, so it holds settings and no open files. It
     does not depend on DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
 
-    A Reader has an attribute ``regions`` that is True if it reads the pixels of
-    ``window.within(height, width)``, for an image of that size, and its Samples have `image_size`.
-    Windows whose size depends on the image, and turned ones, are only for such Readers; the graph
-    resamples what they read. A Reader whose own graph applies the angle and the zoom of a Window
-    has an attribute ``turns`` that is True instead. A Reader of images that the graph samples by
-    nearest neighbour has an attribute ``nearest`` that is True. A Reader that makes random choices
-    of its own has an attribute ``uses_draws`` that is True, and takes them from `Row.draws`, so
-    that they follow from seed, epoch and row alone.
+    These optional attributes are True for some Readers:
+
+    - ``regions``: it reads the pixels of ``window.within(height, width)``, for an image of that
+      size, and its Samples have `image_size`. Only such Readers get turned windows and windows
+      whose size depends on the image; the graph resamples the pixels that they read.
+    - ``turns``: in place of ``regions``, its own graph applies the angle and the zoom of a Window.
+    - ``nearest``: the graph samples its images by nearest neighbour.
+    - ``uses_draws``: it makes random choices, with numbers from `Row.draws`, so that they depend
+      only on seed, epoch and row.
 
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
-    it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional
-    columns of bytes in the Index lists them in ``notes``, and finds them in `Row.notes`, e.g.
+    it reads with `Row.part`, see `readers.channels.ChannelsReader`. A Reader that uses optional
+    columns of bytes in the Index lists them in ``notes`` and finds them in `Row.notes`, see
     `readers.jpeg.reader.JpegReader`.
     """
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """The arrays of each Sample, in the order of sending."""
+        """Arrays of each Sample, in the order in which they are sent."""
         ...
 
     @property
@@ -218,17 +219,17 @@ class Reader(Protocol):
         row : Row
             Path and HDU.
         window : Window, optional
-            The part of the image to read; None for the whole image.
+            Part of the image to read; None for the whole image.
 
         Returns
         -------
         Sample
-            One array for each of `specs`, in memory of its own or of `readers.buffer`.
+            One array for each of `specs`, in its own memory or in memory of `readers.buffer`.
 
         Raises
         ------
         ReadError
-            If the row cannot be read, whatever the cause.
+            If the row cannot be read, for whatever reason.
         """
         ...
 
@@ -239,7 +240,7 @@ class Reader(Protocol):
     def verify(self, row: Row) -> None:
         """Decode the whole row, to find out why a graph failed on it.
 
-        A Reader that leaves decoding to the graph checks only the header of its files in `read`.
+        A Reader that leaves decoding to the graph may check only the headers of files in `read`.
         Raises ReadError like `read`.
         """
         ...
@@ -247,7 +248,7 @@ class Reader(Protocol):
     def blank(self, height: int, width: int) -> Sample:
         """Return a Sample that decodes to an image of this size, without reading a file.
 
-        It fills the slot of a batch that has no row, or one that cannot be read. Such a slot is not
+        It fills a batch slot that has no row, or a row that cannot be read. Such a slot is not
         valid, and the Loader never delivers its pixels.
         """
         ...

@@ -1,4 +1,4 @@
-"""The only exception that a Reader raises."""
+"""Exception of Readers, the only one that they raise."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from readers.messages import printable
 
 
 class ReadError(OSError):
-    """A row of the Index that cannot be turned into a Sample.
+    """Error raised if a row of the Index cannot be turned into a Sample.
 
     Parameters
     ----------
     path : str
-        The file, as named in the Index.
+        File as named in the Index.
     reason : str
-        What was expected and what was found. Control characters in it are escaped.
+        Expected and found properties. Control characters are escaped.
     hdu : int, optional
         FITS HDU, 0 for the primary.
     row : int, optional
         Row of the Index.
     is_of_store : bool
-        Whether it is said of remote storage that does not answer or gives no access, so that other
-        objects have the same error.
+        Whether remote storage does not answer or denies access, so that other objects would have
+        the same error.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Read facts from the headers of files for the columns of an Index. No pixels are read.
 
-`file_facts` returns the facts of one file, `readers.index.fact_table.FactTable` collects those of
-an archive. HDUs are chosen, and images rejected, by the same code as in the Readers, so that files
-with facts can be read.
+`file_facts` returns the facts of one file; `readers.index.fact_table.FactTable` collects those of
+an archive. The Readers' own code chooses HDUs and rejects images, so files with facts can be read.
 """
 
 from __future__ import annotations
@@ -35,37 +34,37 @@ def file_facts(
 ) -> list[dict[str, Value]]:
     """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
 
-    What is in a container is recognised by its first bytes.
+    Files in a container are recognised by their first bytes.
 
     Parameters
     ----------
     file : str or Place
-        The file, or where it is, not opened yet.
+        Path of the file, or its unopened Place.
     keys : sequence of str
-        Header keywords to return as well, in any case.
+        Additional header keywords, in any case.
     hdu : int, str or (str, int), optional
-        HDU that must hold the image: its number, EXTNAME, or EXTNAME and EXTVER; by default the
-        first one that does. "all" for each that does.
+        HDU with the image: number, EXTNAME, or EXTNAME and EXTVER; by default the first with an
+        image. "all" for every HDU with an image.
     planes : sequence of int or "all", optional
-        Planes that each image must have, to return a row for each.
+        Planes that each image must have, to return one row for each.
     hdus : sequence of int or str, optional
-        In place of `hdu`: numbers, and EXTNAMEs with ``*`` for any characters, e.g. ``SCI*``. A row
-        for each image among them; each must find one.
+        In place of `hdu`: numbers, and EXTNAMEs with ``*`` for any characters, e.g. ``SCI*``. The
+        result has a row for each matching image; each entry must match at least one.
     inherit : bool
-        Whether keywords that the header of an image lacks are taken from the primary header, also
+        Whether keywords that an image's header lacks are taken from the primary header, even
         without INHERIT = T.
 
     Returns
     -------
     list of dict
-        For each image and plane the `readers.index.fact_table.COLUMNS` and keywords. For an encoded
-        image, ``codec`` is its format, and ``hdu``, ``bitpix``, ``planes``, ``plane`` and the
+        `readers.index.fact_table.COLUMNS` and keywords for each image and plane. For an encoded
+        image ``codec`` is its format, and ``hdu``, ``bitpix``, ``planes``, ``plane`` and the
         keywords are None.
 
     Raises
     ------
     ReadError
-        If the file cannot be read, or has no such image or plane.
+        If the file cannot be read, or lacks a requested image or plane.
     """
     rows: list[dict[str, Value]]
     place = LOCAL.at(file) if isinstance(file, str) else file
@@ -82,7 +81,7 @@ def file_facts(
 
 
 def is_encoded(place: Place) -> bool:
-    """Return whether a file has the suffix of an encoded image, or a member is no FITS file."""
+    """Return whether a file has the suffix of an encoded image, or a member is not FITS."""
     if not isinstance(place, SpanPlace):
         return place.name.lower().endswith(SUFFIXES["jpeg"])
     with read_errors(place.name, None, None), place:
@@ -105,7 +104,7 @@ def _each(
 def image_facts(file: str | Place) -> dict[str, Value]:
     """Read an encoded image as `JpegReader` does; raise ReadError if it is not readable.
 
-    Return ``height`` and ``width`` as displayed, and ``format`` as Pillow names it (``JPEG``,
+    Return ``height`` and ``width`` as displayed, and ``format`` in Pillow's names (``JPEG``,
     ``PNG``, ...).
     """
     place = LOCAL.at(file) if isinstance(file, str) else file

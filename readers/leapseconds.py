@@ -1,7 +1,7 @@
-"""Leap seconds: the difference between TAI and UTC, from ERFA, which astropy uses too.
+"""Leap seconds: the difference between TAI and UTC, from ERFA, which astropy also uses.
 
-Times are nanoseconds since 1970-01-01 on their own scale. astropy's Time does the same, but takes a
-hundred times as long per time, and its import takes half a second in each reader process.
+Times are nanoseconds since 1970-01-01 on their own scale. astropy's Time gives the same results,
+but takes a hundred times as long per time, and half a second to import in each reader process.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 class _Steps(NamedTuple):
     utc: list[int]
-    """Instants on the UTC scale, ns, from which TAI is ahead by `ahead`."""
+    """Instants on the UTC scale, ns, from which TAI is ahead of UTC by `ahead`."""
     tai: list[int]
     """The same instants on the TAI scale, ns."""
     ahead: list[int]
-    """Nanoseconds."""
+    """Nanoseconds by which TAI is ahead of UTC."""
 
 
 def tai_of(utc: int, day: int) -> int | None:
-    """Return a UTC time on the TAI scale; None before 1972 (no whole seconds of difference).
+    """Convert a UTC time to TAI; None before 1972, when the difference was not whole seconds.
 
-    `utc` is in nanoseconds, and belongs to `day`, counted from 1970-01-01: a leap second continues
-    after the end of its day.
+    `utc` is in nanoseconds and belongs to `day`, counted from 1970-01-01: a leap second extends
+    beyond the end of its day.
     """
     steps = _steps()
     step = bisect_right(steps.utc, day * DAY) - 1
@@ -39,9 +39,9 @@ def tai_of(utc: int, day: int) -> int | None:
 
 
 def utc_of(tai: int) -> int | None:
-    """Return a TAI time on the UTC scale, in nanoseconds; None before 1972.
+    """Convert a TAI time to UTC, in nanoseconds; None before 1972.
 
-    A leap second counts as the second after it, as of `utc_nanoseconds`.
+    A leap second counts as the next second, as in `utc_nanoseconds`.
     """
     steps = _steps()
     step = bisect_right(steps.tai, tai) - 1
@@ -49,14 +49,14 @@ def utc_of(tai: int) -> int | None:
 
 
 def utc_nanoseconds(text: str) -> int:
-    """Return a time in UTC of ISO 8601, from 1678 to 2261, in nanoseconds.
+    """Convert a UTC time in ISO 8601, from 1678 to 2261, to nanoseconds.
 
-    A leap second counts as the second after it, as by POSIX: 23:59:60.5 is 00:00:00.5.
+    A leap second counts as the next second, as in POSIX: 23:59:60.5 is 00:00:00.5.
 
     Raises
     ------
     ValueError
-        If there is no such time.
+        If the time does not exist.
     """
     if text[11:19] != "23:59:60":
         return iso_nanoseconds(text)
@@ -67,7 +67,7 @@ def utc_nanoseconds(text: str) -> int:
 
 
 def iso_nanoseconds(text: str) -> int:
-    """Return a time of ISO 8601 on its own scale, without leap seconds; else ValueError."""
+    """Convert an ISO 8601 time on its own scale, without leap seconds; ValueError if invalid."""
     return int(np.datetime64(text, "ns").astype(np.int64))
 
 

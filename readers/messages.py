@@ -1,4 +1,4 @@
-"""Text of messages: suggestions for names and pipelines, and escapes that make text printable."""
+"""Text of messages: suggested names and pipelines, and escapes that make text printable."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _PIPELINES = {
     "jpeg": re.compile(rb"\xff\xd8|\x89PNG|GIF8|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
     "npy": re.compile(rb"\x93NUMPY"),
 }
-"""First bytes of the files that a pipeline reads."""
+"""First bytes of the files that each pipeline reads."""
 FIRST_BYTES = 12
-"""As many as tell them apart."""
+"""Number of first bytes that distinguish these files."""
 
 
 def pipeline_hint(begin: bytes, asked: str) -> str:
-    """Return which pipeline but the one that was asked reads a file that begins so.
+    """Return a hint at another pipeline that reads files with this beginning.
 
-    It follows a semicolon; an empty string if none is known to.
+    The hint starts with a semicolon; it is empty if no other pipeline is known to read them.
     """
     found = (name for name, start in _PIPELINES.items() if name != asked and start.match(begin))
     return next((f"; {name}_pipeline reads such files" for name in found), "")
@@ -32,9 +32,9 @@ def near(
     others: Mapping[str, str] = MappingProxyType({}),
     least: float = 0.75,
 ) -> list[str]:
-    """Return similar known names, the nearest first; case does not count.
+    """Return similar known names, the nearest first; case does not matter.
 
-    `others` are known names by what other projects call them; `least` is the similarity, up to 1.
+    `others` maps names in other projects to known names; `least` is the similarity, up to 1.
     """
     meant = {other.lower(): ours for other, ours in others.items() if ours in known}
     meant |= {each.lower(): each for each in known}
@@ -47,7 +47,7 @@ def near(
 def did_you_mean(
     name: str, known: Collection[str], others: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return a question with the names of `near` and a blank; an empty string if there are none."""
+    """Return a question with the names of `near` and a blank; empty if there are none."""
     found = near(name, known, others)
     return f"did you mean {' or '.join(found)}? " if found else ""
 
@@ -55,8 +55,8 @@ def did_you_mean(
 def printable(text: object) -> str:
     """Return a text with control characters, line breaks and the like as backslash escapes.
 
-    The name of a file may contain sequences that move the cursor, set a terminal's title, or forge
-    a line of a log. Bytes that are not UTF-8 (surrogates) are escaped as well.
+    A file name may contain sequences that move the cursor, set a terminal's title, or forge a line
+    of a log. Bytes that are not UTF-8 (surrogates) are also escaped.
     """
     raw = str(text)
     if raw.isprintable():

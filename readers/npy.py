@@ -24,13 +24,13 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-"""Parsers by version of the format; NumPy writes a third one for names of fields."""
+"""Parsers by version of the format; NumPy only writes a third version for names of fields."""
 _LENGTHS = {(1, 0): struct.Struct("<8xH"), (2, 0): struct.Struct("<8xI")}
-"""Magic and version, then the length of the header."""
+"""Formats of magic, version and length of the header, by version."""
 _USUAL_BYTES = 128
-"""Bytes of nearly all headers."""
+"""Header length of nearly all files."""
 _HEAD_BYTES = 128 << 10
-"""Bytes that are fetched at once; of small files that is all."""
+"""Bytes that are fetched at once, all of a small file."""
 _DTYPES = (
     *("float32", "float64", "float16", "uint8", "uint16", "uint32", "uint64"),
     *("int8", "int16", "int32", "int64", "bool"),
@@ -39,7 +39,7 @@ _DTYPES = (
 
 @dataclass(frozen=True)
 class NpyReader:
-    """Images stored by ``numpy.save`` with shape (height, width) or (height, width, channels).
+    """Reader of ``numpy.save`` files, shape (height, width) or (height, width, channels).
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ class NpyReader:
     Raises
     ------
     ValueError
-        If there is no such type of numbers, or the size is not an integer, at least 1.
+        If `dtype` is not a supported type of numbers, or `channels` is not an integer from 1 on.
     """
 
     dtype: str = "float32"
     channels: int = 1
 
     regions: ClassVar[bool] = True
-    """It reads what `Window.within` gives."""
+    """It reads the pixels of `Window.within`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, str) or self.dtype not in _DTYPES:
@@ -70,7 +70,7 @@ class NpyReader:
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """One array, ``image``, of shape (height, width, channels)."""
+        """Spec of the one array, ``image``, of shape (height, width, channels)."""
         return (SampleSpec(name="image", dtype=self.dtype, ndim=3, layout="HWC"),)
 
     def read(self, row: Row, window: Window | None) -> Sample:
@@ -128,18 +128,18 @@ class NpyReader:
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array in a .npy file, as its header describes it."""
+    """Array in a .npy file, as described by its header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     columns_first: bool
-    """Whether it is in Fortran order."""
+    """Whether the array is in Fortran order."""
     start: int
-    """First byte of its elements in the file."""
+    """Position of its first element in the file, in bytes."""
 
     @classmethod
     def of(cls, place: Place) -> StoredArray:
-        """Read the header of an open file; raise ValueError if it is not one of an array."""
+        """Read the header of an open file; ValueError if it does not describe an array."""
         place.fetch([(0, _HEAD_BYTES)])
         begin = place.read(0, _USUAL_BYTES)
         if len(begin) < np.lib.format.MAGIC_LEN or not begin.startswith(_MAGIC):
@@ -167,8 +167,8 @@ class StoredArray:
     def read_rows(
         self, place: Place, first: int, count: int, allocate: Allocate = private
     ) -> tuple[np.ndarray, int]:
-        """Read rows of the array, and return the number of bytes read as well."""
-        # In Fortran order the array is read whole.
+        """Read rows of the array; return them and the number of bytes read."""
+        # An array in Fortran order is read whole.
         shape = self.shape if self.columns_first else (count, *self.shape[1:])
         skipped = 0 if self.columns_first else first * math.prod(shape[1:]) * self.dtype.itemsize
         content = allocate(math.prod(shape) * self.dtype.itemsize, 0)
@@ -179,7 +179,7 @@ class StoredArray:
 
 @lru_cache(maxsize=256)
 def _parsed(begin: bytes, version: tuple[int, int]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype. It takes 0.1 ms, and an archive has few different headers."""
+    """Return shape, order and dtype; cached, as it takes 0.1 ms and archives repeat headers."""
     return _HEADERS[version](io.BytesIO(begin[8:]))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 class _Silence:
     """Context manager that ignores warnings while any thread is inside.
 
-    ``warnings.catch_warnings`` restores the filters that one thread found while another still needs
-    its own. Here the first thread that enters sets them, and the last one restores them.
+    ``warnings.catch_warnings`` restores the filters found by one thread while another still needs
+    its own. Here the first thread that enters sets the filters, and the last one restores them.
     """
 
     def __init__(self) -> None:
@@ -35,4 +35,4 @@ class _Silence:
 
 
 without_warnings = _Silence()
-"""Ignores warnings of odd headers and values."""
+"""Context that ignores warnings about odd headers and values."""

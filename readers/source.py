@@ -1,9 +1,9 @@
-"""The callable that DALI calls in its reader processes, once for each sample.
+"""Callable that DALI calls in its reader processes, once per sample.
 
 It never raises and never ends. After an exception in a reader process DALI loses and repeats
 samples, and at the end of a source it loses the last batch and drains its queues. So both are sent
 as data: the Schedule converts the endless count of samples to epochs, and a row that cannot be read
-becomes a slot that is not valid, with the reason in its ReadReport.
+becomes an invalid slot, with the reason in its ReadReport.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from readers.worker.read_report import REPORT_BYTES, ReadReport
 from readers.worker.timeout import TimeLimit, within
 
 COLUMN, TARGET = "column:", "target:"
-"""Prefixes of the arrays of columns and targets, as Readers have arrays of any name."""
+"""Prefixes for arrays of columns and targets, because Readers may use any names."""
 
 NEIGHBOURS = 64
-"""Rows to try for a substitute: the size (with tail `fill`, the pixels) of a slot that cannot have
-its own."""
+"""Most rows that are tried as a substitute for the size (with tail `fill`, the pixels) of a slot
+whose own row cannot be used."""
 _MOST_TIMEOUTS = 3
-"""Timeouts after which no other substitute is tried: the server does not answer."""
+"""Timeouts after which no more substitutes are tried: the server does not answer."""
 
 
 class SampleInfo(Protocol):
-    """The part of DALI's SampleInfo that a Source uses."""
+    """Attributes of DALI's SampleInfo that a Source uses."""
 
     idx_in_epoch: int
 
 
 @dataclass(kw_only=True)
 class Source(Geometry):
-    """Rows of an Index, in order, as tuples of arrays for ``fn.external_source``.
+    """Rows of an Index in order, as tuples of arrays for ``fn.external_source``.
 
-    Pickles are small: paths stay in the file of the Columns.
+    Its pickle is small, because paths stay in the file of the Columns.
     """
 
     columns: Columns
@@ -65,31 +65,31 @@ class Source(Geometry):
     schedule: Schedule
     order: Order | BlockOrder | WeightedOrder
     sent_columns: tuple[str, ...] = ()
-    """Numeric columns that are sent with each sample, shape () or that of a row."""
+    """Numeric columns sent with each sample; shape () or the shape of a row."""
     chance: bool = True
-    """False without any chance, in mode ``eval``."""
+    """False to make no random choices, in mode ``eval``."""
     subpixel: bool = False
     """Whether columns ``y`` and ``x`` place windows between pixels."""
     targets: Targets = field(default_factory=Targets)
-    """Masks, boxes and others that are sent with each sample."""
+    """Masks, boxes and other targets sent with each sample."""
     usual_size: tuple[int, int] = (1, 1)
-    """(height, width) of images without a crop, as far as is known."""
+    """(height, width) of images without a crop, as far as known."""
     empty_size: tuple[int, int] = (1, 1)
-    """(height, width) of samples that are not delivered, where they need not fit others."""
+    """(height, width) of undelivered samples whose size does not matter to others."""
     ragged: bool = False
-    """Whether images of a batch may differ in size."""
+    """Whether the images of a batch may differ in size."""
     num_draws: int | None = None
-    """Random numbers for operators of the graph that are sent with each sample, as ``draws``."""
+    """Random numbers sent with each sample as ``draws``, for operators of the graph."""
     num_epochs: int | None = None
-    """Number of epochs after which nothing is read any more; None for no end."""
+    """Epochs after which nothing is read; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
-    """Rows that the graph failed to decode, with the reason; they are not read again."""
+    """Rows that the graph failed to decode, with the reasons; they are not read again."""
     read_timeout: float | None = None
-    """Time limit for reading a row, in seconds; None for no limit."""
+    """Seconds that reading a row may take; None for no limit."""
     read_threads: int = 1
-    """Samples that a reader process reads at the same time; more than 1 only for DALI's readers."""
+    """Samples that a reader process reads concurrently; more than 1 only in reader processes."""
     _first_readable: int = field(default=0, init=False)
-    """Row of the Index below which none can be read, as far as is known."""
+    """Row of the Index below which no row can be read, as far as known."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +98,7 @@ class Source(Geometry):
 
     @property
     def is_resampled(self) -> bool:
-        """Whether pixels of windows lie between those of the image."""
+        """Whether pixels of windows are between those of the image."""
         return self.subpixel or self.is_turned
 
     @cached_property
@@ -118,7 +118,7 @@ class Source(Geometry):
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Specs of the arrays that a call returns: the Reader's, the graph's, the slot's."""
+        """Specs of the arrays that a call returns: the Reader's, the graph's and the slot's."""
         kinds = {name: self.columns.dtype(name) for name in self.sent_columns}
         columns = [
             SampleSpec(name=COLUMN + name, dtype=kind.base.name, shape=kind.shape)
@@ -134,8 +134,8 @@ class Source(Geometry):
         )
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
-        """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts the samples of all epochs."""
-        # CPU time of the whole process: with a read_timeout another thread reads.
+        """Read one sample; ``info.idx_in_epoch`` counts the samples of all epochs."""
+        # CPU time of the whole process, because with a read_timeout another thread reads.
         cpu_time = time.process_time if self.read_threads == 1 else time.thread_time
         started, cpu_started = time.perf_counter(), cpu_time()
         slot = self.schedule.locate(info.idx_in_epoch)
@@ -165,11 +165,11 @@ class Source(Geometry):
         last = self.num_epochs
         ended = last is not None and self.schedule.counted_epoch(slot) >= last
         if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
-            # No slot of this batch has a row, so the smallest image is enough.
+            # No slot of this batch has a row, so the smallest image suffices.
             return 0, self._blank(*self.empty_size), False, report
         valid, unreadable = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
-            row = 0  # if the weights cannot be read
+            row = 0  # used if the weights cannot be read
             try:
                 row = self._row(slot)
                 return row, self._read(slot, row, report), valid, report
@@ -182,9 +182,10 @@ class Source(Geometry):
     def _substitute(
         self, slot: Slot, report: ReadReport, unreadable: int | None
     ) -> tuple[int, Sample]:
-        """Return a sample that fits the rest of the batch, from a row that can be read.
+        """Return a sample that fits the rest of the batch, from another row that can be read.
 
-        With tail `fill` that is a near one or, if they are all bad, the first of the Index.
+        With tail `fill` it is from a nearby row or, if these are all bad, the first readable row of
+        the Index.
         """
         timeouts = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
@@ -199,13 +200,13 @@ class Source(Geometry):
                     return row, self._read(slot, row, report)
                 peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
                 return row, self._blank(peek.height, peek.width)
-            except Exception as error:  # that row's own slot reports it; DALI must not get it
+            except Exception as error:  # its own slot reports it; DALI must not see it
                 timeouts += _took_long(error)
                 if timeouts == _MOST_TIMEOUTS:
                     break
         report.is_blank = self.schedule.tail == "fill"
         while report.is_blank and timeouts < _MOST_TIMEOUTS:
-            row = self._first_readable  # of this thread: there may be others
+            row = self._first_readable  # local: other threads may change it
             if row == self.schedule.num_rows:
                 break
             try:
@@ -219,7 +220,7 @@ class Source(Geometry):
         return 0, self._blank(*self.usual_size)
 
     def _blank(self, height: int, width: int) -> Sample:
-        """Return a sample of the size that all have, else of the given one."""
+        """Return a blank sample of the size that all share, or else of the given size."""
         shape = self.blank_shape or (height, width)
         blank = self.reader.blank(*shape)
         return self._completed(replace(blank, image_size=shape), None, (False, False))
@@ -231,7 +232,7 @@ class Source(Geometry):
         flip: tuple[bool, bool],
         row: Row | None = None,
     ) -> Sample:
-        """Add what follows from the geometry of a sample; without a row its targets are blank."""
+        """Add the arrays that depend on a sample's geometry; without a row targets are blank."""
         if not self.targets and not self._geometry_specs:
             return sample
         if (image := sample.image_size) is None:
@@ -261,7 +262,7 @@ class Source(Geometry):
         return self.order.row(*self.schedule.place(slot.epoch, slot.position + offset))
 
     def _key(self, slot: Slot, row: int) -> tuple[int, int, int]:
-        """Return what all chance of a sample follows from: seed, pass and number of its draws."""
+        """Return the key of a sample's random choices: seed, pass and number of its draws."""
         epoch, position = self.schedule.place(slot.epoch, slot.position)
         return self.order.seed, epoch, self.order.draws_number(position, row)
 
@@ -288,7 +289,7 @@ class Source(Geometry):
             raise ReadError(row.name, str(error), row=number) from error
         except Exception as error:
             # DALI must not get exceptions from bugs in a Reader either; the reason names the type.
-            # Without str(error), which may raise, too.
+            # str(error) may raise, too.
             reason = "".join(traceback.format_exception_only(error)).strip()
             raise ReadError(row.name, reason, row=number) from error
         report.input_bytes += sample.input_bytes
@@ -306,5 +307,5 @@ def _of_targets(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _took_long(error: BaseException) -> bool:
-    """Return whether the cause of an error is that nobody answered in time."""
+    """Return whether an error was caused by a timeout."""
     return isinstance(error.__cause__ or error, TimeLimit) or nobody_answered(error)

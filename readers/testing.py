@@ -1,7 +1,7 @@
-"""Tests of every promise that a Reader makes: subclass `ReaderContract` in the tests of yours.
+"""Tests of every promise that a Reader makes: subclass `ReaderContract` in your own tests.
 
-Needs pytest, which ``pip install 'dali-pipelines[testing]'`` installs. Nothing else imports this
-module.
+This needs pytest, which ``pip install 'dali-pipelines[testing]'`` installs. Nothing else imports
+this module.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 NUMBER = 17
-"""Row number of the rows that the suite makes; messages must name it."""
+"""Number of the rows that the suite makes; messages must contain it."""
 
 _WINDOWS = {
     "one pixel": Window(height=1, width=1),
@@ -68,17 +68,17 @@ _OTHER_FILES = {
     "zip": b"PK\x03\x04" + b"\0" * 99,
     "gzip": b"\x1f\x8b\0",
 }
-"""Contents that no Reader may take for an image."""
+"""Contents that no Reader may accept as an image."""
 _LEAST, _MOST = 8, 1000
-"""Sides of the good image in pixels: at least the first, and less than the second."""
+"""Limits for the sides of the good image in pixels: at least the first, below the second."""
 
 
 class ReaderContract:
     """Tests of each promise of `readers.Reader`, to be run by pytest.
 
     A subclass overrides the fixtures `reader`, `good_row` and `bad_row` and the method `pixels`.
-    Its name begins with ``Test``, or pytest would not collect it. Tests that do not suit a Reader
-    can be overridden, too; say why there.
+    Its name must begin with ``Test``, or pytest would not collect it. Tests that do not suit a
+    Reader can also be overridden; say why there.
 
     `InContainer` and `InMemory` run the same tests on rows from other places.
 
@@ -106,20 +106,20 @@ class ReaderContract:
     """
 
     missing = "No such file or directory"
-    """Text that the error of a missing file must contain."""
+    """Text that the error for a missing file must contain."""
 
     # Override these.
 
     @pytest.fixture
     def reader(self) -> Reader:
-        """Return the Reader to test."""
+        """Return the Reader under test."""
         raise NotImplementedError(_override(self, "reader", "the Reader to test"))
 
     @pytest.fixture
     def good_row(self, tmp_path: Path) -> Row:
-        """Return the row of a file, written here, that the Reader reads.
+        """Return the row of a file, written here, that the Reader can read.
 
-        Its image is at least 8x8 and smaller than 1000x1000, with pixels that differ.
+        Its image is at least 8x8 and smaller than 1000x1000, and its pixels differ.
         """
         raise NotImplementedError(
             _override(self, "good_row", "self.row(path) of a file that the Reader reads")
@@ -135,30 +135,30 @@ class ReaderContract:
     def pixels(self, sample: Sample) -> NDArray[Any]:
         """Return the image that the graph makes of a Sample, shape (height, width, channels).
 
-        Where the Reader decodes, that is one of its arrays.
+        If the Reader itself decodes, that is one of the Sample's arrays.
         """
         raise NotImplementedError(
             _override(self, "pixels", "the image of a Sample, shape (height, width, channels)")
         )
 
     def row(self, path: Path | str) -> Row:
-        """Return the row of a file. Override it if rows need more, e.g. an HDU."""
+        """Return the row of a file. Override it if rows need more, such as an HDU."""
         return Row(NUMBER, str(path))
 
     def placed(self, row: Row) -> Row:
-        """Return the row of a local file from where the suite reads it: here that file itself."""
+        """Return the row of a local file at the place where the suite reads it: here the file."""
         return row
 
     @pytest.fixture
     def placed_row(self, good_row: Row) -> Row:
-        """Return the good row from where the suite reads it."""
+        """Return the good row at the place where the suite reads it."""
         return self.placed(good_row)
 
     def made(self, folder: Path, content: bytes) -> Row:
-        """Write a file, and return its row from where the suite reads it."""
+        """Write a file, and return its row at the place where the suite reads it."""
         return self.placed(self.row(written(folder, content).path))
 
-    # What the class has.
+    # Attributes of the class.
 
     def test_has_all_parts_of_a_reader(self, reader: Reader) -> None:
         """The Reader has all methods and attributes of `readers.Reader`."""
@@ -167,14 +167,14 @@ class ReaderContract:
         assert not absent, f"{type(reader).__name__} has no {', '.join(absent)}"
 
     def test_specs_are_named_once(self, reader: Reader) -> None:
-        """Names of arrays differ, and the image has channels."""
+        """Names of arrays are distinct, and the image has channels."""
         names = [spec.name for spec in reader.specs]
         assert names
         assert len(set(names)) == len(names)
         assert reader.channels >= 1
 
     def test_reader_pickles(self, reader: Reader, placed_row: Row) -> None:
-        """The Reader can be pickled for reader processes, and reads the same there."""
+        """The Reader can be pickled for reader processes, and its copy reads the same."""
         again = pickle.loads(pickle.dumps(reader))
         assert again.specs == reader.specs
         assert again.channels == reader.channels
@@ -210,11 +210,11 @@ class ReaderContract:
         assert self.pixels(reader.blank(5, 7)).shape == (5, 7, reader.channels)
 
     def test_same_row_twice_is_equal(self, reader: Reader, placed_row: Row) -> None:
-        """Reading a row again gives the same arrays."""
+        """Reading a row again returns equal arrays."""
         equal(reader.read(placed_row, None), reader.read(placed_row, None))
 
     def test_memory_is_its_own(self, reader: Reader, placed_row: Row) -> None:
-        """No array is a view of memory that the Reader uses again."""
+        """No array is a view of memory that the Reader reuses."""
         first, expected = (_copied(reader.read(placed_row, None)) for _ in range(2))
         sample = reader.read(placed_row, None)
         for name, array in sample.arrays.items():
@@ -228,7 +228,7 @@ class ReaderContract:
     def test_input_bytes_are_about_the_size_of_the_file(
         self, reader: Reader, placed_row: Row, good_row: Row
     ) -> None:
-        """`input_bytes` of a Sample counts the bytes that were read, for statistics."""
+        """`input_bytes` of a Sample counts the bytes read, for statistics."""
         size = Path(good_row.path).stat().st_size
         found = reader.read(placed_row, None).input_bytes
         assert 0.3 * size <= found <= 3 * size + 5000, "pass the bytes that were read to Sample"
@@ -249,7 +249,7 @@ class ReaderContract:
     def test_regions_are_what_within_gives(
         self, reader: Reader, placed_row: Row, window: Window
     ) -> None:
-        """With ``regions = True``, `read` returns just ``window.within(height, width)``."""
+        """With ``regions = True``, `read` returns exactly ``window.within(height, width)``."""
         if not getattr(reader, "regions", False):
             pytest.skip("a Reader without regions = True never gets such windows")
         whole = self.pixels(reader.read(placed_row, None))
@@ -270,7 +270,7 @@ class ReaderContract:
         refused(reader, placed_row, window, rf"{size[0]}x{size[1]}.* larger")
 
     def test_peek_tells_the_size(self, reader: Reader, placed_row: Row) -> None:
-        """`peek` knows the size of the image, and about how many bytes the arrays have."""
+        """`peek` returns the size of the image, and roughly the bytes of the arrays."""
         peek = reader.peek(placed_row, None)
         sample = reader.read(placed_row, None)
         nbytes = sum(array.nbytes for array in sample.arrays.values())
@@ -286,14 +286,14 @@ class ReaderContract:
         assert (cut.height, cut.width) == (whole.height, whole.width)
         assert cut.nbytes <= whole.nbytes
 
-    # Files that cannot be read: each error is a ReadError that names the file and the row.
+    # Files that cannot be read: each raises a ReadError that names the file and the row.
 
     def test_missing_file(self, reader: Reader, tmp_path: Path) -> None:
         """A file that does not exist is refused, and the reason says so."""
         refused(reader, self.placed(self.row(tmp_path / "missing")), None, self.missing)
 
     def test_empty_file(self, reader: Reader, tmp_path: Path) -> None:
-        """A file of no bytes is refused."""
+        """An empty file is refused."""
         refused(reader, self.made(tmp_path, b""), None)
 
     def test_directory(self, reader: Reader, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ class ReaderContract:
         refused(reader, row, None)
         _refused_by(lambda: reader.verify(row), row)
 
-    @pytest.mark.parametrize("kept", [0.02, 0.5, 0.7])  # of FITS more than padding is missing
+    @pytest.mark.parametrize("kept", [0.02, 0.5, 0.7])  # more than FITS padding is cut
     def test_truncated_copy(
         self, reader: Reader, good_row: Row, tmp_path: Path, kept: float
     ) -> None:
@@ -330,9 +330,9 @@ _AROUND = b"neither header nor end of a format " * 99
 
 
 class InContainer:
-    """Rows are members of a container, as of a tar: put it before the class with your tests.
+    """Mixin for rows that are members of a container such as a tar, placed before your test class.
 
-    A Reader that reads `Row.place`, not the file `Row.path`, needs nothing more for that.
+    A Reader that reads `Row.place` instead of the file `Row.path` needs nothing more.
 
     Examples
     --------
@@ -354,10 +354,10 @@ class InContainer:
 
 
 class InMemory:
-    """Rows are bytes in memory, as in a Preprocessor: used like `InContainer`."""
+    """Mixin for rows that are bytes in memory, as in a Preprocessor; used like `InContainer`."""
 
     def placed(self, row: Row) -> Row:
-        """Return the row of a file's content."""
+        """Return a row with the content of a file."""
         path = Path(row.path)
         if not path.is_file():
             return row
@@ -366,19 +366,19 @@ class InMemory:
 
 
 def written(folder: Path, content: bytes) -> Row:
-    """Write a file, and return its row.
+    """Write a file and return its row.
 
     Parameters
     ----------
     folder : Path
-        Where the file is written.
+        Folder for the file.
     content : bytes
-        Its bytes.
+        Bytes of the file.
 
     Returns
     -------
     Row
-        Row `NUMBER`, of that file.
+        Row `NUMBER` of that file.
     """
     path = folder / "written"
     path.write_bytes(content)
@@ -386,23 +386,23 @@ def written(folder: Path, content: bytes) -> Row:
 
 
 def refused(reader: Reader, row: Row, window: Window | None, reason: str = ".") -> ReadError:
-    """Assert that a Reader refuses a row by a ReadError that names file and row.
+    """Assert that a Reader refuses a row with a ReadError that names file and row.
 
     Parameters
     ----------
     reader : Reader
-        The Reader.
+        Reader to check.
     row : Row
-        The row that it refuses.
+        Row that it must refuse.
     window : Window or None
-        The window that is read. None means that the file is at fault: then `peek` refuses it, too.
+        Window to read. None means that the file is at fault, so that `peek` must also refuse it.
     reason : str
-        Regular expression that the message contains.
+        Regular expression that the message must match.
 
     Returns
     -------
     ReadError
-        The error of `read`.
+        Error raised by `read`.
     """
     error = _refused_by(lambda: reader.read(row, window), row, reason)
     if window is None:
@@ -411,14 +411,14 @@ def refused(reader: Reader, row: Row, window: Window | None, reason: str = ".") 
 
 
 def check_named(error: ReadError, row: Row) -> None:
-    """Assert that the message of an error begins with the path and the row, and has a reason.
+    """Assert that an error's message begins with the path and the row, and has a reason.
 
     Parameters
     ----------
     error : ReadError
-        What a Reader raised.
+        Error of a Reader.
     row : Row
-        The row that it read.
+        Row that it read.
     """
     assert str(error).startswith(row.path), "pass row.name to ReadError"
     assert f"(row {row.number}): " in str(error), "pass row=row.number to ReadError"
@@ -426,14 +426,14 @@ def check_named(error: ReadError, row: Row) -> None:
 
 
 def check_specs(reader: Reader, sample: Sample) -> None:
-    """Assert that the arrays of a Sample are as the specs of its Reader say.
+    """Assert that the arrays of a Sample match the specs of its Reader.
 
     Parameters
     ----------
     reader : Reader
-        The Reader.
+        Reader with the specs.
     sample : Sample
-        What it read.
+        Sample that it read.
     """
     assert list(sample.arrays) == [spec.name for spec in reader.specs]
     for spec in reader.specs:
@@ -449,7 +449,7 @@ def equal(one: Sample, other: Sample) -> None:
     Parameters
     ----------
     one, other : Sample
-        The Samples.
+        Samples to compare.
     """
     assert list(one.arrays) == list(other.arrays)
     for name, array in one.arrays.items():

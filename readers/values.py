@@ -1,4 +1,4 @@
-"""Checks of the values of settings: True is not the number 1, and "False" is not False."""
+"""Checks of setting values: True is not the number 1, and "False" is not False."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 
 def is_integer(value: object, least: float = -math.inf) -> TypeGuard[int]:
-    """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
-    if type(value) is int:  # nearly always: Integral is slow to ask
+    """Return whether a value is an integer from `least` on; NumPy's count, bools do not."""
+    if type(value) is int:  # usual; checking Integral is slow
         return value >= least
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number; also of NumPy, but not bool."""
+    """Return whether a value is a number; NumPy's count, bools do not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

@@ -1,4 +1,4 @@
-"""Position of a crop, chosen as a fraction until the image size is known; pixels that it needs."""
+"""Windows whose position is a fraction until the image size is known, and the pixels they need."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 HALO = {1: 1, 3: 14}
 """Pixels to read around the sampled positions and their neighbours, by order of the spline. Order 1
-needs one, in case the graph rounds a position the other way. Order 3 needs one for the spline, and
+needs one, in case the graph rounds a position the other way. Order 3 needs one for the spline and
 13 for its prefilter, whose influence falls by 0.268 per pixel: all pixels beyond 13 add 4e-8."""
 
 
 class Box(NamedTuple):
-    """Part of an image, in pixels, rows first."""
+    """Rectangular part of an image in pixels, rows first."""
 
     y: int
     x: int
@@ -25,7 +25,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A crop of fixed size at a relative position.
+    """Crop of fixed size at a relative position.
 
     The position is a fraction of the free rows and columns, so that it can be drawn without opening
     the file.
@@ -41,10 +41,10 @@ class Window:
     """Fraction in [0, 1) of the free columns left of the window; None for the centre."""
     angle: float = 0.0
     """Degrees by which the content is rotated about the window's centre, counterclockwise with rows
-    counted upwards. The graph resamples the window then."""
+    counted upwards. If it is not 0, the graph resamples the window."""
     zoom: float = 1.0
-    """Factor above 0 by which the content is enlarged about the window's centre. The graph
-    resamples the window then."""
+    """Factor above 0 by which the content is enlarged about the window's centre. If it is not 1,
+    the graph resamples the window."""
 
     @classmethod
     def at(cls, y: int, x: int, height: int, width: int, *, image: tuple[int, int]) -> Window:
@@ -58,25 +58,25 @@ class Window:
         )
 
     def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return its start and end along rows and columns of an image of this size, not turned.
+        """Return the unturned window's start and end along rows and columns of such an image.
 
-        In pixels, counted from the outer edge of the first one. Raises ValueError like `place`.
+        They count pixels from the outer edge of the first one. ValueError as in `place`.
         """
         y, x = self.start(height, width)
         return (y, y + self.height), (x, x + self.width)
 
     def start(self, height: int, width: int) -> tuple[float, float]:
-        """Return its first row and column in an image of this size, not turned.
+        """Return the unturned window's first row and column in an image of this size.
 
-        Counted from the centre of the first pixel. Raises ValueError like `place`.
+        They count from the centre of the first pixel. ValueError as in `place`.
         """
         return replace(self, angle=0.0, zoom=1.0).place(height, width)
 
     def within(self, height: int, width: int) -> Window:
-        """Return the pixels to read of an image of this size, as a window that `place` can place.
+        """Return the pixels to read from an image of this size, as a window that `place` accepts.
 
-        It is this window itself, or all pixels that it needs where it is rotated or zoomed. Raises
-        ValueError like `place`.
+        It is the window itself or, if that is rotated or zoomed, all pixels that it needs.
+        ValueError as in `place`.
         """
         if self.angle == 0 and self.zoom == 1:
             return self
@@ -86,8 +86,8 @@ class Window:
     def matrix(self, height: int, width: int) -> NDArray[np.float64]:
         """Return the matrix from pixels (x, y) of the window to those of an image of this size.
 
-        Its shape is (2, 3); pixels are counted from the centre of the first one. Raises ValueError
-        if the window, neither rotated nor zoomed, is larger than the image.
+        Its shape is (2, 3); pixels are counted from the centre of the first one. ValueError if the
+        window is neither rotated nor zoomed, and larger than the image.
         """
         y, x = self.start(height, width)
         middle = np.array([(self.width - 1) / 2, (self.height - 1) / 2])
@@ -95,9 +95,9 @@ class Window:
         return np.column_stack((turn, middle + np.array([x, y]) - turn @ middle))
 
     def turn(self) -> NDArray[np.float64]:
-        """Return the matrix, shape (2, 2), of the rotation and the zoom about the centre.
+        """Return the matrix, shape (2, 2), of the rotation and zoom about the centre.
 
-        From (x, y) in the output to (x, y) in the image.
+        It maps (x, y) in the output to (x, y) in the image.
         """
         angle = np.deg2rad(self.angle)
         cos, sin = np.cos(angle), np.sin(angle)
@@ -120,8 +120,8 @@ class Window:
         Raises
         ------
         ValueError
-            If the window is larger than the image, or begins outside it; or is rotated or zoomed,
-            since its pixels are then not pixels of the image.
+            If the window is larger than the image or begins outside it, or if it is rotated or
+            zoomed, as its pixels are then not pixels of the image.
         """
         if self.angle != 0 or self.zoom != 1:
             raise ValueError(
@@ -131,7 +131,7 @@ class Window:
         if self.height > height or self.width > width:
             msg = (
                 f"crop {self.height}x{self.width} is larger than the image {height}x{width} "
-                "(height x width): use a smaller crop, give outside='fill', or leave such images "
+                "(height x width): use a smaller crop, set outside='fill', or leave such images "
                 "out of the Index"
             )
             raise ValueError(msg)
@@ -139,9 +139,9 @@ class Window:
 
 
 def offset(free: int, fraction: float | None) -> int:
-    """Return the place of a window that leaves so many pixels free; None for the centre.
+    """Return the position of a window that leaves `free` pixels; None for the centre.
 
-    Raises ValueError if the fraction is not in [0, 1).
+    ValueError if the fraction is not in [0, 1).
     """
     if fraction is None:
         return free // 2
@@ -153,7 +153,7 @@ def offset(free: int, fraction: float | None) -> int:
 def needed_box(
     matrix: NDArray[np.float64], output: tuple[int, int], image: tuple[int, int], order: int
 ) -> Box:
-    """Return the smallest box with all pixels of the input on which the output depends.
+    """Return the smallest box with all input pixels that the output depends on.
 
     Parameters
     ----------

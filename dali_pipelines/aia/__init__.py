@@ -1,1 +1,1 @@
-"""SDO/AIA level 1 to calibrated images: settings, presets, PSF, level 1.5 files."""
+"""Calibration of SDO/AIA level 1 images: settings, presets, PSF, level 1.5 files."""

@@ -1,4 +1,4 @@
-"""Calibrate one frame without a graph, as prep.py and show.py do in their processes."""
+"""Calibrate one frame without a graph, for the commands prep and show."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def calibrate(
     *,
     outside: Literal["missing", "minimum"] = "missing",
 ) -> NDArray[np.float32]:
-    """Read and calibrate a file, to the same pixels as `aia_pipeline` on the CPU.
+    """Read and calibrate a file, with the same pixels as `aia_pipeline` on the CPU.
 
     Parameters
     ----------
     row : Row
-        The file.
+        File of the frame.
     calibration : Calibration
         Settings of the calibration.
     window : Window, optional
-        Part of the image.
+        Part of the image to make.
     outside : {"missing", "minimum"}
-        Value beyond the frame: `missing` of the calibration; or, as in aiapy, the lowest pixel that
-        was read, which the pipeline does not offer.
+        Value beyond the frame: `missing` of the calibration; or the lowest pixel that was read, as
+        in aiapy, which the pipeline does not offer.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def calibrate(
 
 
 def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
-    """Decode a sample of a FitsReader or an AiaReader to physical values, NaN for BLANK."""
+    """Decode a sample of a FitsReader or an AiaReader to physical values, with NaN for BLANK."""
     from dali_pipelines.kernels.fits.image import decode_image
 
     image = np.empty((*sample["shape"].shape[:2], 1), np.float32)

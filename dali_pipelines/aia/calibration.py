@@ -1,4 +1,4 @@
-"""Calibration settings for AIA and HMI frames, of `aia_pipeline`, prep.py and show.py."""
+"""Calibration settings of AIA and HMI frames, for `aia_pipeline` and the commands prep and show."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from readers.values import check_bool, check_integer, check_positive, is_integer
 _TABLES: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
 _FRAME = 4096
 _SUN = 976.0
-"""Approximate radius of the Sun in arcsec, to convert `radius` to a scale."""
+"""Approximate radius of the Sun in arcsec, for the conversion of `radius` to a scale."""
 
 
 class CalibrationSettings(TypedDict, total=False):
-    """Keywords of `Calibration.of`: the fields of `Calibration`; tables also as paths."""
+    """Keywords of `Calibration.of`: the fields of `Calibration`; tables may also be paths."""
 
     size: int | tuple[int, int]
     scale: float | None
@@ -55,48 +55,48 @@ class CalibrationSettings(TypedDict, total=False):
 class Calibration:
     """Calibration of level 1 frames to images on one grid, with steps in aiapy's order.
 
-    Pointing, deconvolution, registration, degradation and exposure; then reduction by area, and the
-    stretch. All steps but the registration are off by default.
+    The steps are pointing, deconvolution, registration, degradation and exposure, then reduction by
+    area, and the stretch. All but the registration are off by default.
     """
 
     size: tuple[int, int] = (1024, 1024)
     """Height and width in pixels of the whole registered image, or one number for a square."""
     scale: float | None = None
-    """Arcsec per pixel of that image; by default a full frame fits into it."""
+    """Arcsec per pixel of the registered image; by default a full frame fits into it."""
     radius: float | None = None
     """Radius in pixels to which each solar disk (RSUN_OBS) is scaled, instead of `scale`."""
     reduce: int | None = None
-    """Samples along each axis whose mean is a pixel; by default as many as the file has pixels
-    there, so that frames are warped at their own resolution."""
+    """Samples along each axis that are averaged to one pixel; by default the ratio to the pixels of
+    the file, so that frames are warped at their own resolution."""
     order: Literal[1, 3] = 3
     """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     center: Center = "reference_pixel"
-    """Centre of the image: aiapy's choice, or ``sun``, which differs where CRVALi is not 0."""
+    """Centre of the image: aiapy's choice, or ``sun``, which differs if CRVALi is not 0."""
     pointing_table: PointingTable | None = None
-    """Master pointing table, to take the pointing from it instead of the header."""
+    """Master pointing table; the pointing is taken from it instead of the header."""
     correction_table: CorrectionTable | None = None
-    """Table of the degradation to divide by, for AIA."""
+    """Degradation table by which AIA frames are divided."""
     exposure: bool = False
-    """Divide by EXPTIME, for AIA."""
+    """Divide AIA frames by EXPTIME."""
     psf: tuple[int, ...] = ()
-    """Channels in angstrom to deconvolve; files of other channels are then rejected."""
+    """Channels in angstrom to deconvolve; files of other channels are rejected."""
     stretch: Stretch | Mapping[str, Stretch] = field(default_factory=Stretch)
-    """One for all channels, or by channel; files of other channels are then rejected."""
+    """Stretch of all channels, or a mapping by channel; files of other channels are rejected."""
     negative: Negative = "keep"
     """Treatment of negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
     missing: float = 0.0
     """Value in DN of pixels that are missing in the frame or beyond it. It is calibrated and
-    stretched like any pixel; NaN stays NaN."""
+    stretched like any pixel, and NaN stays NaN."""
     rules: HeaderRules = field(default_factory=HeaderRules)
-    """Rules for headers."""
+    """Rules that a header must satisfy."""
     hdu: HduName | None = None
-    """HDU of the images, its number, EXTNAME, or EXTNAME and EXTVER; by default the first that
-    holds one."""
+    """HDU of the images: number, EXTNAME, or EXTNAME and EXTVER; by default the first with an
+    image."""
 
     def __post_init__(self) -> None:
         self._check_types()
         if self.scale is not None and self.radius is not None:
-            raise ValueError("give scale or radius, not both")
+            raise ValueError("set scale or radius, not both")
         for channel in self.psf:
             check_psf_channel(channel)
 
@@ -115,12 +115,12 @@ class Calibration:
         check_bool("exposure", self.exposure)
         if not is_number(self.missing):
             raise ValueError(f"missing must be a number, such as math.nan, got {self.missing!r}")
-        check_type("rules", self.rules, HeaderRules, "HeaderRules, as HeaderRules(percentd=99)")
+        check_type("rules", self.rules, HeaderRules, "HeaderRules, e.g. HeaderRules(percentd=99)")
         for name, table in _TABLES.items():
             expected = f"a {table.__name__}, such as {table.__name__}.read(path)"
             check_type(name, getattr(self, name), table | None, expected)
         if not are_all(self.psf, Integral, least=0):
-            raise ValueError(f"psf must be channels in a tuple, as (171,), got {self.psf!r}")
+            raise ValueError(f"psf must be a tuple of channels, such as (171,), got {self.psf!r}")
         object.__setattr__(self, "psf", tuple(map(int, self.psf)))
         object.__setattr__(self, "hdu", checked(self.hdu))
         stretch = self.stretch
@@ -129,8 +129,8 @@ class Calibration:
         are_stretches = all(isinstance(one, Stretch) for one in by_channel.values())
         if not (by_channel and are_channels and are_stretches):
             raise ValueError(
-                "stretch must be a Stretch, such as Stretch(kind='asinh'), or one by channel, as "
-                f"{{171: Stretch()}}, got {stretch!r}"
+                "stretch must be a Stretch, such as Stretch(kind='asinh'), or one by channel, "
+                f"such as {{171: Stretch()}}, got {stretch!r}"
             )
 
     @classmethod
@@ -143,13 +143,13 @@ class Calibration:
     ) -> Calibration:
         """Make a calibration from a preset, by name or path, and settings that override it.
 
-        With only another size, images show the same field in finer or coarser pixels.
+        If only the size is overridden, images show the same field in finer or coarser pixels.
 
         Raises
         ------
         ValueError
-            If the preset divides by the degradation and no table is given, or a setting makes no
-            sense.
+            If the preset divides by the degradation and no table is passed, or a setting is
+            invalid.
         """
         given: dict[str, Any] = {**settings, "hdu": hdu}
         known = {field.name for field in fields(cls)}
@@ -164,7 +164,7 @@ class Calibration:
         recipe = preset if isinstance(preset, Preset) else load_preset(preset)
         if recipe.degradation and given.get("correction_table") is None:
             raise ValueError(
-                f"preset {recipe.name!r} divides by the degradation: give correction_table, the "
+                f"preset {recipe.name!r} divides by the degradation: set correction_table to the "
                 f"path of SolarSoft's response table, which is at {OFFICIAL_URL} "
                 f"(sha256 {OFFICIAL_SHA256})"
             )
@@ -182,7 +182,7 @@ class Calibration:
 
     @property
     def pixel_scale(self) -> float:
-        """Arcsec per pixel of the image; approximate if `radius` is given."""
+        """Arcsec per pixel of the image; approximate if `radius` is set."""
         if self.radius is not None:
             return _SUN / self.radius
         return self.scale or PLATE_SCALE * _FRAME / min(self.size)

@@ -1,4 +1,4 @@
-"""Level 1.5 FITS files, equal to those of aiapy's `register`, with their history in the header."""
+"""Level 1.5 FITS files, equal to aiapy's `register`, with their history in the header."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Level15:
-    """Processing of level 1 files, with steps in aiapy's order, and how the results are stored."""
+    """Processing of level 1 files, with steps in aiapy's order, and storage of the results."""
 
     order: Literal[1, 3] = 3
     """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     size: int | None = None
-    """Pixels along the edges of the image; by default it is as large as the frame, at `scale`."""
+    """Pixels along the edges of the image; by default as large as the frame, at `scale`."""
     scale: float | None = None
     """Arcsec per pixel; by default aiapy's, `readers.aia.registration.frame_scale`, at `size`."""
     pointing_table: PointingTable | None = None
-    """Master pointing table, to take the pointing from it instead of the header."""
+    """Master pointing table; the pointing is taken from it instead of the header."""
     psf: bool = False
-    """Deconvolve; files of channels without a PSF are then rejected."""
+    """Deconvolve; files of channels without a PSF are rejected."""
     correction_table: CorrectionTable | None = None
-    """Table of the degradation to divide by, for AIA."""
+    """Degradation table by which AIA frames are divided."""
     exposure: bool = False
-    """Divide by EXPTIME, for AIA."""
+    """Divide AIA frames by EXPTIME."""
     dtype: Dtype | None = None
-    """Type of the stored pixels. By default int16 if those of the file are integers and are not
-    divided or deconvolved, as in aiapy, else float32."""
+    """Type of the stored pixels. As in aiapy the default is int16 for files of integers that are
+    not divided or deconvolved, otherwise float32."""
     compress: Compression | None = None
-    """``rice`` for tiles of RICE_1, or ``none``. By default int16 is compressed, and float32, which
-    would be quantised, is not."""
+    """``rice`` for tiles of RICE_1, or ``none``. By default int16 is compressed; float32 is not, as
+    it would be quantised."""
     quantize_level: float = 16.0
     """Quantisation steps per noise of a tile for compressed float32, see
     `astropy.io.fits.CompImageHDU`."""
     hdu: int | None = None
-    """HDU of the images; by default the first that holds one."""
+    """HDU of the images; by default the first with an image."""
 
     def __post_init__(self) -> None:
         if self.size is not None:
@@ -85,8 +85,8 @@ class Level15:
     def write(self, row: Row, path: str) -> None:
         """Write the level 1.5 file, with checksums; see `hdus`.
 
-        Keywords of the header that break the FITS standard are fixed where astropy can fix them,
-        e.g. NaN without quotes.
+        Keywords of the header that break the FITS standard are fixed if astropy can fix them, e.g.
+        NaN without quotes.
         """
         hdus = self.hdus(row)
         with _header_errors(row):
@@ -98,15 +98,15 @@ class Level15:
         Parameters
         ----------
         row : Row
-            The level 1 file.
+            Level 1 file.
 
         Returns
         -------
         HDUList
-            The image in HDU 0, or compressed in HDU 1 after an empty one; shape (height, width).
-            Pixels beyond the frame have its lowest value, as in aiapy. Missing pixels of the frame
-            are BLANK, -32768, in int16, and NaN in float32. int16 is rounded, halves away from 0,
-            as in SciPy and so in aiapy.
+            Image in HDU 0, or compressed in HDU 1 after an empty one; shape (height, width). Pixels
+            beyond the frame have its lowest value, as in aiapy. Missing pixels of the frame are
+            BLANK (-32768) in int16, and NaN in float32. int16 is rounded, halves away from 0, as in
+            SciPy and therefore in aiapy.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Level15:
             dtype.
         """
         unsized = self._calibration(size=(1, 1), scale=1.0)
-        keywords = unsized.reader().header(row)  # by the rules
+        keywords = unsized.reader().header(row)  # checked by the rules
         own = frame_scale(keywords)
         shape, scale = self._grid((int(keywords["NAXIS2"]), int(keywords["NAXIS1"])), own)
         calibration = self._calibration(size=shape, scale=scale)
@@ -163,7 +163,7 @@ class Level15:
         )
 
     def _grid(self, frame: tuple[int, int], own: float) -> tuple[tuple[int, int], float]:
-        """Return shape and scale of the image; `own` is aiapy's scale for a frame of this shape."""
+        """Return shape and scale of the image; `own` is aiapy's scale for frames of this shape."""
         if self.size is not None:
             return (self.size, self.size), self.scale or own * max(frame) / self.size
         scale = self.scale or own
@@ -235,12 +235,12 @@ class Level15:
 
 @contextmanager
 def _header_errors(row: Row) -> Iterator[None]:
-    """Raise a ReadError where a header is so damaged that it cannot be written."""
+    """Raise a ReadError if a header is so damaged that it cannot be written."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about truncated comments and fixed cards
+            warnings.simplefilter("ignore")  # of truncated comments and fixed cards
             yield
-    except OSError:  # e.g. a full disk; ReadError is an OSError as well
+    except OSError:  # e.g. a full disk, or a ReadError
         raise
     except Exception as error:  # astropy raises many types on damaged cards
         reason = f"its header cannot be written: {error}"

@@ -1,4 +1,4 @@
-"""Storage of level 1.5 images: rounding to int16, keywords about the pixels, compression."""
+"""Storage of level 1.5 images: rounding to int16, pixel keywords, compression."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BLANK = -32768
 """Value of missing pixels in int16, as in JSOC's files."""
 
 _TILE_ROWS = 16
-"""Rows of a RICE_1 tile: with one row astropy needs a third more time to write a frame."""
+"""Rows of a RICE_1 tile: with one row per tile astropy takes a third longer to write a frame."""
 _ROWS = 64
-"""Rows that are rounded at once, so that they stay in the core's cache."""
+"""Rows that are rounded together, so that they stay in the core's cache."""
 _KEYWORDS = ("BLANK", "CHECKSUM", "DATASUM")
-"""Keywords about the stored bytes that `Header.strip` keeps."""
+"""Keywords about the stored bytes, which `Header.strip` keeps."""
 
 
 def without_storage(header: Header) -> Header:
-    """Remove the keywords that describe how the level 1 pixels are stored."""
+    """Remove keywords that describe how the level 1 pixels are stored."""
     header.strip()
     for key in _KEYWORDS:
         header.remove(key, ignore_missing=True)
@@ -36,15 +36,15 @@ def without_storage(header: Header) -> Header:
 
 
 class StoredPixels(NamedTuple):
-    """Pixels as they are stored."""
+    """Pixels in their stored form."""
 
     pixels: NDArray[Any]
     low: float
-    """Lowest pixel; NaN if all are missing."""
+    """Lowest pixel; NaN if all pixels are missing."""
     high: float
     """Highest pixel."""
     holes: bool
-    """True if some are missing."""
+    """True if some pixels are missing."""
 
     def set_limits(self, header: Header) -> None:
         """Update DATAMIN and DATAMAX of a header, if it has them."""
@@ -59,7 +59,7 @@ def stored_pixels(row: Row, pixels: NDArray[np.float32], dtype: Dtype) -> Stored
     Raises
     ------
     ReadError
-        If they do not fit into int16.
+        If the pixels do not fit into int16.
     """
     low, high = (float(extreme.reduce(pixels, axis=None)) for extreme in (np.fmin, np.fmax))
     holes = bool(np.isnan(pixels.min()))
@@ -68,7 +68,7 @@ def stored_pixels(row: Row, pixels: NDArray[np.float32], dtype: Dtype) -> Stored
     if low <= BLANK + 0.5 or high >= -BLANK - 0.5:
         raise ReadError(
             row.name,
-            f"its pixels reach from {low:g} to {high:g}, beyond int16: store them as float32",
+            f"its pixels range from {low:g} to {high:g}, beyond int16: store them as float32",
             row=row.number,
         )
     rounded = np.empty(pixels.shape, np.int16)

@@ -1,7 +1,7 @@
 """Presets: published recipes for AIA training images, by name.
 
-The files are in `dali_pipelines/aia/presets/`, each with its sources. A preset of your own is a
-file of the same form, given by its path.
+The files are in `dali_pipelines/aia/presets/`, with their sources. A preset of your own is a file
+of the same form, passed by its path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Negative = Literal["keep", "zero", "missing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Processing of a level 1 frame for a network.
+    """Recipe that processes level 1 frames for a network.
 
     Raises
     ------
@@ -33,28 +33,28 @@ class Preset:
     """
 
     name: str
-    """Name of the recipe."""
+    """Name of the preset."""
     size: int
     """Height and width in pixels."""
     scale: float | None = None
-    """Arcsec per pixel of the result, or None with `disk_radius`."""
+    """Arcsec per pixel of the result; None if `disk_radius` is set."""
     disk_radius: float | None = None
-    """Radius in pixels of the result to which every solar disk (RSUN_OBS) is scaled."""
+    """Radius in pixels to which every solar disk (RSUN_OBS) is scaled in the result."""
     reduction: Reduction = "mean"
-    """Combination of the pixels that fall into one of the result."""
+    """How pixels are combined into one pixel of the result."""
     reduced_from: int | None = None
-    """With ``sum``: height and width of the frames whose pixels are summed. If these are smaller
-    than level 1 frames, their pixels are means."""
+    """Height and width of the frames whose pixels are summed, for ``sum``. If they are smaller than
+    level 1 frames, their pixels are means."""
     exposure: bool
-    """True if AIA frames are divided by EXPTIME, in seconds: DN become DN/s."""
+    """True if AIA frames are divided by EXPTIME in seconds, from DN to DN/s."""
     degradation: bool
     """True if AIA frames are divided by the degradation factor of their channel and time."""
     negative: Negative = "keep"
-    """Treatment of dark pixels of AIA frames before the interpolation: ``keep`` leaves them,
-    ``zero`` sets negative ones to 0, ``missing`` excludes those up to 0 from the interpolation, and
-    sets output pixels without a value to 0. HMI frames keep theirs."""
+    """Treatment of dark pixels of AIA frames before the interpolation: ``keep`` leaves them;
+    ``zero`` sets negative ones to 0; ``missing`` excludes pixels up to 0 from the interpolation,
+    and sets output pixels without a value to 0. HMI frames keep theirs."""
     stretches: Mapping[str, Stretch]
-    """By channel, in the units of the recipe; see `stretch`."""
+    """Stretch of each channel, in the units of the recipe; see `stretch`."""
 
     def __post_init__(self) -> None:
         check_integer("size", self.size, 1)
@@ -62,7 +62,7 @@ class Preset:
             check_integer("reduced_from", self.reduced_from, 1)
         if (self.scale is None) == (self.disk_radius is None):
             raise ValueError(
-                f"give one of scale (arcsec/pixel) and disk_radius (pixels), got "
+                f"set one of scale (arcsec/pixel) and disk_radius (pixels), got "
                 f"scale={self.scale} and disk_radius={self.disk_radius}"
             )
         for name in ("scale", "disk_radius"):
@@ -82,7 +82,7 @@ class Preset:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Channels that the recipe has numbers for: wavelengths in angstrom, and HMI's products."""
+        """Channels for which the recipe has numbers: wavelengths in angstrom, and HMI products."""
         return tuple(self.stretches)
 
     def stretch(self, channel: int | str) -> Stretch:
@@ -96,8 +96,8 @@ class Preset:
         Returns
         -------
         Stretch
-            For the calibrated MEAN over each pixel of the result: if the recipe sums, its unit
-            includes the number of pixels, so that it is always applied to means.
+            Stretch of the calibrated mean over each pixel of the result. If the recipe sums, the
+            unit includes the number of pixels, so that the stretch always applies to means.
 
         Raises
         ------
@@ -146,7 +146,7 @@ def load_preset(name_or_path: str | Path) -> Preset:
     if path.suffix != ".toml":
         if (name := str(name_or_path)) not in preset_names():
             raise ValueError(
-                f"there is no preset {name!r}: give one of {', '.join(preset_names())}, or the "
+                f"there is no preset {name!r}: pass one of {', '.join(preset_names())}, or the "
                 "path of a .toml file"
             )
         path = _FOLDER / f"{name}.toml"
@@ -167,7 +167,7 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
     if missing := _NEEDED - set(settings):
         raise ValueError(f"keys {_listed(missing)} are missing")
     if not channels:
-        raise ValueError("[channels] must name at least one, as in 171 = {}")
+        raise ValueError("[channels] must name at least one, such as 171 = {}")
     stretches = {
         channel: _stretch(f"channel {channel}", stretch | _table(f"[channels] {channel}", own))
         for channel, own in channels.items()
@@ -191,7 +191,7 @@ def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
             return Stretch(**settings)
         low, high = settings.pop("range")
         if wrong := set(settings) & {"mean", "std", "clip_output"}:
-            raise ValueError(f"range replaces {_listed(wrong)}: give one of them")
+            raise ValueError(f"range replaces {_listed(wrong)}: set one of them")
         return Stretch.onto(low, high, **{"clip": (-math.inf, math.inf)} | settings)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

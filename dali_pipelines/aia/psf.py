@@ -1,8 +1,9 @@
 """Point spread functions of AIA's EUV channels, equal to those of `aiapy.psf.psf`, cached on disk.
 
 The meshes that support the filters diffract light into a cross of spikes around each point. aiapy
-adds each spike over the whole frame, which takes minutes. Here all spikes of a filter are one
-product of two matrices, as a round Gaussian is the product of one in x and one in y: about 2 s.
+adds the spikes one by one over the whole frame, which takes minutes. A round Gaussian is the
+product of one in x and one in y, so here all spikes of a filter are one product of two matrices:
+about 2 s.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class FilterMesh(NamedTuple):
-    """Geometry of the meshes of one channel's filters, see `psf` for the source."""
+    """Geometry of the filter meshes of one channel; `psf` cites the source."""
 
     angle_arm: tuple[float, float, float, float]
     """Angles of the four arms of spikes of the entrance filter, degrees from the x axis."""
@@ -46,21 +47,21 @@ _MESH_RATIO = 363.0 / 34.0  # pitch divided by width of the wires, of all channe
 _OPEN_AREA = 0.82  # fraction of a filter that the mesh leaves open
 
 PSF_CHANNELS = tuple(_MESHES)
-"""Wavelengths in angstrom of the channels that have a PSF: the EUV ones."""
+"""Wavelengths in angstrom of the channels that have a PSF: the EUV channels."""
 
 FRAME_SHAPE = (4096, 4096)
-"""Shape of a whole frame of AIA, (height, width)."""
+"""Shape of a whole AIA frame, (height, width)."""
 
 _VERSION = 1
-"""Part of the names of cached files: increase with any change of the result of `psf`."""
+"""Part of the names of cached files; raise it whenever the result of `psf` changes."""
 
 
 def check_psf_channel(channel: int) -> None:
-    """Raise ValueError if a channel, in angstrom, has no PSF."""
+    """Raise ValueError if a channel in angstrom has no PSF."""
     if channel not in _MESHES:
         raise ValueError(
-            f"the PSF is known for the EUV channels {PSF_CHANNELS} of AIA, got {channel} angstrom: "
-            "leave the deconvolution out for this channel"
+            f"there is no PSF for {channel} angstrom, only for AIA's EUV channels {PSF_CHANNELS}: "
+            "leave out the deconvolution for this channel"
         )
 
 
@@ -70,27 +71,27 @@ def psf(
     diffraction_orders: ArrayLike | None = None,
     shape: tuple[int, int] = FRAME_SHAPE,
 ) -> NDArray[np.float64]:
-    r"""Make the composite PSF of the entrance and focal plane filters of a channel.
+    r"""Return the composite PSF of the entrance and focal plane filters of a channel.
 
     Parameters
     ----------
     channel : int
-        One of `PSF_CHANNELS`, angstrom.
+        Wavelength in angstrom, one of `PSF_CHANNELS`.
     diffraction_orders : array-like of int, optional
         Orders to add, by default -100 to 100.
     shape : tuple of int
-        (height, width) in pixels, both even. Parts of spikes outside are lost.
+        (height, width) in pixels, both even. Spikes are cut off at the edges.
 
     Returns
     -------
     ndarray, shape (height, width), float64
-        Centred on pixel (height / 2, width / 2), sum 1. The same as `aiapy.psf.psf` within 1e-9 of
-        its peak.
+        PSF centred on pixel (height / 2, width / 2), with sum 1. It equals `aiapy.psf.psf` within
+        1e-9 of its peak.
 
     Raises
     ------
     ValueError
-        If the channel has no PSF, or shape or orders are not possible.
+        If the channel has no PSF, or shape or orders are invalid.
 
     Notes
     -----
@@ -105,15 +106,15 @@ def psf(
     if min(shape) < 2 or shape[0] % 2 or shape[1] % 2:
         raise ValueError(f"shape must be even in both axes (height, width), got {shape}")
     given = np.arange(-100, 101) if diffraction_orders is None else np.asarray(diffraction_orders)
-    orders = given[given != 0]  # the core stands for order 0
+    orders = given[given != 0]  # the core is order 0
     if not orders.size:
         raise ValueError(f"diffraction_orders needs one that is not 0, got {given.tolist()}")
     mesh = _MESHES[channel]
     spectrum = np.fft.rfft2(_filter_psf(shape, mesh.spacing_e, mesh.angle_arm, orders))
     spectrum *= np.fft.rfft2(_filter_psf(shape, mesh.spacing_fp, (45.0, -45.0), orders))
     composite = np.abs(np.fft.irfft2(spectrum, s=shape))
-    # aiapy transforms back by a second forward FFT, which mirrors the image; that is visible in the
-    # first row and column. Two centres in the middle have added to one at the origin.
+    # aiapy transforms back by a second forward FFT, which mirrors the image, visibly in the first
+    # row and column. Two centres in the middle have added up to one at the origin.
     return np.roll(composite[::-1, ::-1], (shape[0] // 2 + 1, shape[1] // 2 + 1), axis=(0, 1))
 
 
@@ -123,7 +124,7 @@ def _filter_psf(
     angles: tuple[float, ...],
     orders: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Add the core and the spikes of one filter."""
+    """Return the sum of one filter's core and spikes."""
     steps = spacing * np.exp(1j * np.deg2rad(angles))  # x + iy
     centers = np.outer(orders, steps).ravel()
     intensity = np.repeat(np.sinc(orders / _MESH_RATIO) ** 2, len(angles))
@@ -138,12 +139,12 @@ def _filter_psf(
 
 
 def _gaussians(length: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a line of `length` pixels for each centre, counted from the middle of the line."""
+    """Return one line of `length` pixels per centre; centres count from the middle of the line."""
     return np.exp(-_WIDTH * (np.arange(length) - length // 2 - centers[:, None]) ** 2)
 
 
 def cached_psf(channel: int, *, shape: tuple[int, int] = FRAME_SHAPE) -> NDArray[np.float64]:
-    """Return `psf` from the user's cache folder; make and keep it if it is missing or damaged.
+    """Return `psf` from the user's cache folder, after making it if it is missing or damaged.
 
     A whole frame takes 134 MB in the folder, see `readers.cache.folder.cache_folder`.
     """
@@ -155,26 +156,26 @@ def cached_psf(channel: int, *, shape: tuple[int, int] = FRAME_SHAPE) -> NDArray
     made = psf(channel, shape=shape)
     try:
         _save(path, made)
-    except OSError as error:  # e.g. a full disk: it is made again next time
-        logger.warning("the PSF of %d angstrom could not be kept in %s: %s", channel, path, error)
+    except OSError as error:  # e.g. a full disk: make it again next time
+        logger.warning("the PSF of %d angstrom could not be saved to %s: %s", channel, path, error)
     return made
 
 
 def _load(path: Path, shape: tuple[int, int]) -> NDArray[np.float64] | None:
     try:
-        # Reading checks the checksums of the zip file.
+        # Reading verifies the checksums of the zip file.
         with path.open("rb") as file, np.load(file) as arrays:
             kept: NDArray[np.float64] = arrays["psf"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        logger.warning("%s is damaged, it is made again: %s", path, error)
+        logger.warning("%s is damaged and will be made again: %s", path, error)
         return None
     return kept if kept.shape == shape and kept.dtype == np.float64 else None
 
 
 def _save(path: Path, made: NDArray[np.float64]) -> None:
-    """Write to a hidden file beside `path`, then rename: nobody reads a partial file."""
+    """Write to a hidden file beside `path`, then rename it: nobody reads a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

@@ -1,5 +1,5 @@
 """Augmentations: settings that add their operators to the graph.
 
-What each does to a sample follows from the seed, the epoch and the row alone: they take random
-numbers of `dali_pipelines.graph.own.chance.Chance`, and use no random operator of DALI.
+Each draws from `dali_pipelines.graph.own.chance.Chance` and never from DALI's random operators, so
+its effect on a sample depends only on the seed, the epoch and the row.
 """

@@ -14,15 +14,15 @@ from dali_pipelines.graph.own.operators import ImageKind
 from readers.values import check_integer
 
 _LARGEST_KERNEL = 1023
-"""Pixels; DALI takes seconds for each image with kernels ten times as large."""
+"""Pixels; kernels ten times as large take DALI seconds per image."""
 
 
 @dataclass(frozen=True)
 class Blur:
-    """Blur images by a Gaussian of random width; they are mirrored at their borders.
+    """Blur images by a Gaussian of random width; images are mirrored at their borders.
 
-    As torchvision.transforms.v2.GaussianBlur, but for `p`. A NaN makes all pixels NaN that are
-    nearer than half of the kernel.
+    Like torchvision.transforms.v2.GaussianBlur, but with `p`. A NaN makes all pixels NaN within
+    half the kernel's width.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Blur:
         check_p(self.p)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         del kind
 
         def blurred(pixels: Any, sigma: Any) -> Any:

@@ -10,16 +10,16 @@ from dali_pipelines.values import are_all
 from readers.values import check_number, is_number
 
 LARGEST = 1e30
-"""No number of an augmentation is larger, so that sums of products are finite in float32."""
+"""Largest number in any augmentation, so that sums of products are finite in float32."""
 
 
 def check_p(p: object) -> None:
-    """Raise ValueError if it is not a probability."""
+    """Raise ValueError if `p` is not a probability."""
     check_number("p", p, 0, 1)
 
 
 def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tuple[float, float]:
-    """Return (lowest, highest) of a setting that takes a number or such a pair; or ValueError."""
+    """Return (lowest, highest) of a setting that takes a number or a pair; ValueError if wrong."""
     pair: Any = (value, value) if is_number(value) else value
     if not are_all(pair, Real) or len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
         raise ValueError(
@@ -30,11 +30,11 @@ def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tupl
 
 
 def check_8_bits(what: str, kind: ImageKind) -> None:
-    """Raise ValueError if the images are not known to be of 8 bits."""
+    """Raise ValueError if the images are not known to have 8 bits."""
     if kind.largest is None:
         raise ValueError(
-            f"{what} is for images of 8 bits, 0 to 255, and these have any values: leave it out. "
-            "Erase, Blur, Noise, PhotonNoise, and ColorJitter with brightness and contrast alone "
+            f"{what} needs images of 8 bits, 0 to 255, but these have any values: leave it out. "
+            "Erase, Blur, Noise, PhotonNoise, and ColorJitter with only brightness and contrast "
             "fit all images"
         )
 

@@ -21,26 +21,26 @@ from readers.values import check_number
 _LARGEST_FACTOR = 1e6
 
 Step = tuple[int, float, float]
-"""Code of a step, and least and most magnitude."""
+"""Code of a step, its least and its largest magnitude."""
 
 
 @dataclass(frozen=True)
 class ColorJitter:
     """Change brightness, contrast, saturation and hue at random, in random order.
 
-    As torchvision.transforms.v2.ColorJitter. Images of 8 bits are clamped to 0 ... 255 after each
-    of the four. Images of other values, such as FITS, take brightness and contrast, and are not
-    clamped.
+    Like torchvision.transforms.v2.ColorJitter. Images of 8 bits are clamped to 0 ... 255 after each
+    of the four changes. Images of other values, such as FITS, accept only brightness and contrast
+    and are not clamped.
 
     Parameters
     ----------
     brightness, contrast, saturation : float or (float, float)
-        Range of the factor, uniform: of x it is ``(max(0, 1 - x), 1 + x)``. Brightness multiplies;
-        contrast multiplies the distance from the mean of the gray image, saturation that from the
-        gray of the pixel.
+        Range of the factor, uniform; a number x means ``(max(0, 1 - x), 1 + x)``. Brightness
+        multiplies values, contrast the distance from the mean of the gray image, and saturation
+        the distance from the gray of the pixel.
     hue : float or (float, float)
-        Range of the shift of the hue in HSV, as a part of the circle, from -0.5 to 0.5: of x it is
-        ``(-x, x)``.
+        Range of the shift of the hue in HSV, as a fraction of the circle from -0.5 to 0.5; a number
+        x means ``(-x, x)``.
 
     Raises
     ------
@@ -60,11 +60,11 @@ class ColorJitter:
     def __post_init__(self) -> None:
         if not self._steps():
             raise ValueError(
-                "ColorJitter() changes nothing: give one of brightness, contrast, saturation, hue"
+                "ColorJitter() changes nothing: set one of brightness, contrast, saturation, hue"
             )
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         steps = self._steps()
         if {SATURATION, HUE} & {code for code, _, _ in steps}:
             check_8_bits("ColorJitter with saturation or hue", kind)
@@ -72,7 +72,7 @@ class ColorJitter:
         return _retouched(image, kind, numbers)
 
     def _steps(self) -> list[Step]:
-        """Return those that change something."""
+        """Return the steps that change something."""
         found = []
         for code, name in enumerate(("brightness", "contrast", "saturation")):
             value = getattr(self, name)
@@ -91,15 +91,15 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class RandomGrayscale:
-    """Make some images gray, of as many channels.
+    """Make some images gray, with the same number of channels.
 
-    As torchvision.transforms.v2.RandomGrayscale. Images of other than three channels stay as they
-    are.
+    Like torchvision.transforms.v2.RandomGrayscale. Images that do not have three channels stay as
+    they are.
 
     Parameters
     ----------
     p : float
-        Probability.
+        Probability that an image becomes gray.
     """
 
     p: float = 0.1
@@ -112,7 +112,7 @@ class RandomGrayscale:
         check_p(self.p)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         check_8_bits("RandomGrayscale", kind)
         is_gray = fn.cast(chance.bernoulli(self.p), dtype=types.FLOAT)
         numbers = constant([kind.largest, SATURATION, 1]) - constant([0, 0, 1]) * is_gray
@@ -120,14 +120,14 @@ class RandomGrayscale:
 
 
 def _retouched(image: Any, kind: ImageKind, numbers: Any) -> Any:
-    """Return the image with other colours, see `retouch`; in its own type."""
+    """Change the colours of the image, see `retouch`; its type stays."""
     return in_float(
         image, kind, lambda pixels: side_by_side(pixels, kind, lambda wide: retouch(wide, numbers))
     )
 
 
 def _numbers(orders: list[tuple[Step, ...]], largest: float | None, chance: Chance) -> Any:
-    """Return what `retouch` takes, for one of the orders and magnitudes within their ranges."""
+    """Return numbers for `retouch`: one of the orders, with magnitudes drawn from its ranges."""
     first = math.inf if largest is None else largest
     least = [[first, *(x for code, low, _ in order for x in (code, low))] for order in orders]
     spans = [[0, *(x for _, low, high in order for x in (0, high - low))] for order in orders]

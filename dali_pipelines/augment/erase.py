@@ -21,20 +21,20 @@ from readers.values import check_number
 class Erase:
     """Overwrite a random rectangle of some images.
 
-    As torchvision.transforms.v2.RandomErasing, but that it comes before mean and std: to overwrite
-    by what is 0 after them, let `value` be the mean.
+    Like torchvision.transforms.v2.RandomErasing, but before mean and std: set `value` to the mean
+    to get 0 after them.
 
     Parameters
     ----------
     p : float
-        Probability that a part of an image is erased. An image stays whole, too, if ten attempts
+        Probability that a part of an image is erased. An image also stays whole if ten attempts
         find no rectangle that fits.
     scale : (float, float)
-        Range of the share of the image's area, uniform.
+        Range of the erased share of the image's area, uniform.
     ratio : (float, float)
         Range of the ratio of height to width, log-uniform.
     value : float or sequence of float
-        In units of the image; one number, or one for each channel.
+        Fill value in units of the image; one number, or one for each channel.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class Erase:
             check_number("value", value, -LARGEST, LARGEST)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         values = self._values()
         if len(values) not in (1, kind.channels):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Random noise, other for each value of an image."""
+"""Random noise, drawn for each value of an image."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Noise:
     Parameters
     ----------
     std : float or (float, float)
-        Standard deviation in units of the image, or its range for different samples, uniform.
+        Standard deviation in units of the image, or its range over samples, uniform.
 
     Raises
     ------
     ValueError
-        If `std` is negative, or no number.
+        If `std` is negative or not a number.
     """
 
     std: float | tuple[float, float]
@@ -42,7 +42,7 @@ class Noise:
         range_of("std", self.std, 0)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         least, most = range_of("std", self.std, 0)
         drawn = chance.fractions(3)
         numbers = constant([0, 0, least]) + constant([1, 1, most - least]) * drawn
@@ -54,24 +54,24 @@ class PhotonNoise:
     """Count photons and read them out: the noise of a detector, for images in physical units.
 
     A value v becomes ``(P + R) / gain``, with P from the Poisson distribution of mean ``v * gain``
-    and R from the normal distribution of standard deviation `read_noise`. Values below 0, e.g. of a
-    background that was subtracted, have no photons: they only get R. NaN and infinity stay.
+    and R from the normal distribution of standard deviation `read_noise`. Values below 0, for
+    example after background subtraction, have no photons and only get R. NaN and infinity stay.
 
     Parameters
     ----------
     gain : float
-        Electrons for one unit of the image.
+        Electrons per unit of the image.
     read_noise : float
         Standard deviation of the read noise in electrons.
 
     Raises
     ------
     ValueError
-        If `gain` is not positive, `read_noise` is negative, or one is not a number.
+        If `gain` is not positive, `read_noise` is negative, or either is not a number.
 
     Notes
     -----
-    See `dali_pipelines.kernels.augment.noise` for how exact that is.
+    `dali_pipelines.kernels.augment.noise` describes the accuracy.
     """
 
     gain: float
@@ -86,7 +86,7 @@ class PhotonNoise:
         check_number("read_noise", self.read_noise, 0, LARGEST)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         settings = constant([self.gain, self.read_noise])
         numbers = fn.cat(chance.fractions(2), settings, axis=0)
         return in_float(image, kind, lambda pixels: noise(pixels, numbers, of_photons=True))

@@ -13,16 +13,16 @@ from dali_pipelines.runtime.dali_private import merge, split
 
 
 def in_float(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
-    """Change an image as float32; results are rounded to the type of the image."""
+    """Change an image as float32; results are rounded to the image's own type."""
     if kind.dtype == "float32":
         return change(image)
     return fn.cast(change(fn.cast(image, dtype=types.FLOAT)), dtype=types.UINT8)
 
 
 def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
-    """Change the colours of an image of several files as of one in which the files lie in a row.
+    """Change the colours of an image of several files as if the files were side by side.
 
-    So each file has its own red, green and blue, or gray, and all are changed alike.
+    Each file keeps its own red, green and blue, or gray, and all files change alike.
     """
     if kind.files == 1:
         return change(image)
@@ -31,10 +31,10 @@ def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> A
 
 
 def in_some(where: Any, image: Any, change: Callable[..., Any], *arguments: Any) -> Any:
-    """Change the images for which `where`, bool, is True; the others cost nothing.
+    """Change the images where `where`, bool, is True; the others cost nothing.
 
-    `change` gets the image and the arguments of these samples. Random numbers and constants are
-    among the arguments: nodes that `change` made itself would be those of a whole batch.
+    `change` gets the image and arguments of these samples. Pass it random numbers and constants as
+    arguments: nodes made inside it would have the size of the whole batch.
     """
     those, others = split(image, where)
     return merge(change(those, *(split(node, where)[0] for node in arguments)), others, where)

@@ -1,9 +1,9 @@
-"""TrivialAugment and RandAugment: one operation out of 14, or several in turn.
+"""TrivialAugment and RandAugment: one of 14 operations, or several in turn.
 
-Each sample draws a row of a table, which has all that its operation needs. The images go through
-one operator after the other, each of which gets only the samples that drew it.
+Each sample draws a row of a table with all parameters of its operation. The images pass one
+operator after the other, each applied only to the samples that drew it.
 
-See the notes of `TrivialAugment` for how the operations differ from those of torchvision.
+The notes of `TrivialAugment` list the differences from torchvision.
 """
 
 from __future__ import annotations
@@ -37,42 +37,43 @@ Interpolation = Literal["nearest", "bilinear"]
 _INTERPOLATIONS = {"nearest": types.INTERP_NN, "bilinear": types.INTERP_LINEAR}
 
 COLOR, GEOMETRY, SHARPNESS, AUTOCONTRAST, EQUALIZE = range(5)
-"""Kinds of operations: each is an operator of the graph."""
+"""Kinds of operations; each is one operator of the graph."""
 _LARGEST = 255
 
 
 class Operation(NamedTuple):
-    """The draw of a sample; all fields are numbers, in this order a row of the table."""
+    """Parameters of a drawn operation; the fields, all numbers, are a row of the table."""
 
     kind: int = COLOR
     code: int = BRIGHTNESS
     magnitude: float = 1.0
-    """Of `COLOR`, as `dali_pipelines.kernels.augment.color` has them; the factor of `SHARPNESS`."""
+    """Magnitude of `COLOR`, in units of `dali_pipelines.kernels.augment.color`, or the factor of
+    `SHARPNESS`."""
     xx: float = 1.0
     xy: float = 0.0
     yx: float = 0.0
     yy: float = 1.0
-    """Of `GEOMETRY`: matrix from (x, y) of the output to the input, in pixels from the centre."""
+    """`GEOMETRY`: xx to yy map (x, y) of the output to the input, in pixels from the centre."""
     centre: float = 0.0
-    """1 if that is the centre of the image, 0 if it is its upper left corner."""
+    """Origin of the matrix: 1 for the centre of the image, 0 for its upper left corner."""
     x: float = 0.0
     y: float = 0.0
-    """Shift in whole pixels ..."""
+    """x and y: shift in whole pixels."""
     x_share: float = 0.0
     y_share: float = 0.0
-    """... and as a share of width and height, rounded towards zero."""
+    """x_share, y_share: shift as a share of width and height, rounded towards zero."""
 
 
 class Ranges(NamedTuple):
-    """Largest magnitudes."""
+    """Largest magnitudes of the operations."""
 
     shear: float
     shift: Operation
-    """Its shift in both directions."""
+    """Shift in x and y."""
     degrees: float
     factor: float
     bits: int
-    """Bits that posterize takes away."""
+    """Bits that posterize removes."""
 
 
 _WIDE = Ranges(0.99, Operation(x=32, y=32), 135, 0.99, 6)
@@ -80,7 +81,7 @@ _RAND = Ranges(0.3, Operation(x_share=150 / 331, y_share=150 / 331), 30, 0.9, 4)
 
 
 def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
-    """Return the 14 operations at a strength from 0 to 1; `sign` is that of those that have one."""
+    """Return the 14 operations at a strength from 0 to 1; `sign` is for those that have one."""
     signed = sign * strength
     shear, factor = ranges.shear * signed, 1 + ranges.factor * signed
     cos, sin = (f(math.radians(ranges.degrees * signed)) for f in (math.cos, math.sin))
@@ -105,7 +106,7 @@ def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
 
 
 def table_of(ranges: Ranges, strengths: Sequence[float]) -> NDArray[np.float32]:
-    """Return the rows of operations of both signs and these strengths, each as likely."""
+    """Return the table of these strengths and both signs; all rows are equally likely."""
     rows = [
         operation
         for strength in strengths
@@ -116,7 +117,7 @@ def table_of(ranges: Ranges, strengths: Sequence[float]) -> NDArray[np.float32]:
 
 
 class _Policy:
-    """The part that both share."""
+    """Base class of `TrivialAugment` and `RandAugment`."""
 
     num_magnitude_bins: int
     interpolation: Interpolation
@@ -134,7 +135,7 @@ class _Policy:
     def _apply(
         self, image: Any, chance: Chance, kind: ImageKind, table: NDArray[np.float32], times: int
     ) -> Any:
-        """Apply operations of the table, each after the other."""
+        """Apply operations drawn from the table, `times` in a row."""
         check_8_bits(type(self).__name__, kind)
         changed = image if kind.dtype == "uint8" else fn.cast(image, dtype=types.UINT8)
         for _ in range(times):
@@ -142,7 +143,7 @@ class _Policy:
         return changed if kind.dtype == "uint8" else fn.cast(changed, dtype=types.FLOAT)
 
     def _operate(self, image: Any, kind: ImageKind, row: Any) -> Any:
-        """Add the operators for images of uint8, and what each sample has drawn."""
+        """Add the operators for uint8 images; each sample gets the one in its row."""
         numbers = fn.cat(constant([_LARGEST]), row[1:3], axis=0)
         blur = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13
         same = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]])
@@ -171,15 +172,15 @@ class _Policy:
 class TrivialAugment(_Policy):
     """Apply one of 14 operations at a random magnitude; for images of 8 bits.
 
-    As torchvision.transforms.v2.TrivialAugmentWide: nothing, shear, shift and rotation, brightness,
-    saturation, contrast, sharpness, posterize, solarize, autocontrast, equalize.
+    Like torchvision.transforms.v2.TrivialAugmentWide: nothing, shear, shift and rotation,
+    brightness, saturation, contrast, sharpness, posterize, solarize, autocontrast, equalize.
 
     Parameters
     ----------
     num_magnitude_bins : int
         Number of different magnitudes.
     interpolation : {"nearest", "bilinear"}
-        Of shear, shift and rotation.
+        Interpolation of shear, shift and rotation.
     fill : float
         Value of pixels outside the image.
 
@@ -192,10 +193,9 @@ class TrivialAugment(_Policy):
     -----
     Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation", 2021.
 
-    Operations and magnitudes are those of torchvision.transforms.v2. Their pixels differ in
-    details: results are rounded, not truncated; sharpness also changes the border; equalize is that
-    of DALI, which follows OpenCV's equalizeHist, where torchvision and Pillow give values that
-    differ by some grey levels.
+    Operations and magnitudes are those of torchvision.transforms.v2. Pixels differ in details:
+    results are rounded, not truncated; sharpness also changes the border; equalize is DALI's, which
+    follows OpenCV's equalizeHist and differs from torchvision and Pillow by a few grey levels.
     """
 
     num_magnitude_bins: int = 31
@@ -217,18 +217,18 @@ class TrivialAugment(_Policy):
 class RandAugment(_Policy):
     """Apply several of the operations of `TrivialAugment`, one after the other, at one magnitude.
 
-    As torchvision.transforms.v2.RandAugment, whose ranges are smaller.
+    Like torchvision.transforms.v2.RandAugment, with its smaller ranges.
 
     Parameters
     ----------
     num_ops : int
-        Number of operations; each is drawn by itself, and the same may come again.
+        Number of operations; each is drawn independently, so one may be repeated.
     magnitude : int
-        From 0 to num_magnitude_bins - 1.
+        Magnitude from 0 to num_magnitude_bins - 1.
     num_magnitude_bins : int
         Number of different magnitudes.
     interpolation : {"nearest", "bilinear"}
-        Of shear, shift and rotation.
+        Interpolation of shear, shift and rotation.
     fill : float
         Value of pixels outside the image.
 
@@ -261,17 +261,17 @@ class RandAugment(_Policy):
 
     @property
     def num_images(self) -> int:
-        """Two for each operation."""
+        """Number of images that the graph makes on the way: two per operation."""
         return 2 * self.num_ops
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         table = table_of(_RAND, [self.magnitude / (self.num_magnitude_bins - 1)])
         return self._apply(image, chance, kind, table, self.num_ops)
 
 
 def _matrix(row: Any, shape: Any) -> Any:
-    """Return what `fn.warp_affine` takes, shape (2, 3), for images of this shape."""
+    """Return the matrix for `fn.warp_affine`, shape (2, 3), for images of this shape."""
     size = fn.cast(fn.cat(shape[1:2], shape[0:1], axis=0), dtype=types.FLOAT)
     turn, centre = fn.reshape(row[3:7], shape=[2, 2]), size * 0.5 * row[7]
     shift = row[8:10] + row[10:12] * size
@@ -291,7 +291,7 @@ def _filtered(image: Any, weights: Any) -> Any:
 
 
 def _stretched(image: Any) -> Any:
-    """Stretch each channel from 0 to 255; one without contrast stays."""
+    """Stretch each channel to 0 to 255; a channel without contrast stays."""
     low = fn.cast(fn.reductions.min(image, axis_names="HW", keep_dims=True), dtype=types.FLOAT)
     high = fn.cast(fn.reductions.max(image, axis_names="HW", keep_dims=True), dtype=types.FLOAT)
     is_flat = fn.cast(high == low, dtype=types.FLOAT)

@@ -1,1 +1,1 @@
-"""Frameworks of training code: how the outputs of pipelines become their batches."""
+"""Frameworks of training code, which turn the outputs of pipelines into batches."""

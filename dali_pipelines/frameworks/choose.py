@@ -11,16 +11,16 @@ FrameworkName = Literal["torch", "jax", "numpy", "cupy", "dlpack"]
 
 
 def framework_named(name: FrameworkName, sharding: Any = None) -> Framework:
-    """Return a framework, and import its library; for JAX with the sharding of global arrays.
+    """Return a framework and import its library; for JAX `sharding` makes global arrays.
 
     Raises
     ------
     ImportError
         If the library is not installed.
     TypeError
-        If the sharding is none.
+        If `sharding` is not a sharding.
     ValueError
-        If there is no such framework, or it has no such sharding.
+        If there is no such framework, or it does not support this sharding.
     """
     if name not in get_args(FrameworkName):
         *others, last = map(repr, get_args(FrameworkName))
@@ -31,12 +31,12 @@ def framework_named(name: FrameworkName, sharding: Any = None) -> Framework:
         if error.name != "jax":
             raise
         raise ImportError(
-            "framework='jax' needs JAX: pip install 'dali-pipelines[jax]', and for GPUs the jaxlib "
-            "of their CUDA, as jax[cuda12] has it"
+            "framework='jax' needs JAX: pip install 'dali-pipelines[jax]', and for GPUs a jaxlib "
+            "for their CUDA version, such as jax[cuda12]"
         ) from error
     kind = getattr(module, name.capitalize())
     if sharding is None:
         return kind()
     if name != "jax":
-        raise ValueError(f"a sharding is for framework='jax', and framework is {name!r}")
+        raise ValueError(f"sharding needs framework='jax', got framework={name!r}")
     return kind(sharding)

@@ -1,4 +1,4 @@
-"""The contract between frameworks and the Loader."""
+"""Contract between frameworks and the Loader."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dali_pipelines.runtime.devices import Device
 from dali_pipelines.runtime.ranks import FindShards, find_shards
 
 Array = Any
-"""An array of the framework, or of NumPy. NumPy can view those on the CPU; all can be sliced."""
+"""Array of the framework, or of NumPy. It can be sliced and, on the CPU, viewed by NumPy."""
 
 Batch = dict[str, Array]
-"""Arrays of one device by name; with ``ragged="list"`` some are lists, of one for each sample."""
+"""Arrays of one device by name; with ``ragged="list"`` some are lists with an array per sample."""
 
 Slots = slice | NDArray[np.int64]
 
 Convert = Callable[[Any], Array]
-"""Turns a TensorCPU or TensorGPU of DALI into an array that holds it, without a copy if it can."""
+"""Function that turns a TensorCPU or TensorGPU of DALI into an array, without a copy if it can."""
 
 
 class Framework(Protocol):
-    """Turn outputs of pipelines into batches; a subclass for each framework.
+    """Base class of frameworks, which turn outputs of pipelines into batches.
 
     The Loader counts, rejects and trims in between, so ``row``, ``valid`` and ``report`` stay on
-    the CPU until `deliver`. Batches that are kept stay right: no array may become a view of memory
-    that DALI uses again.
+    the CPU until `deliver`. Batches must stay valid when they are kept: no array may be a view of
+    memory that DALI reuses.
     """
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ValueError if settings of a Loader do not suit: its factory's, and bad_sample."""
+        """Raise ValueError if a Loader's settings do not suit: its factory's, and bad_sample."""
 
     def shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
@@ -43,21 +43,21 @@ class Framework(Protocol):
         return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return what turns outputs of a pipeline into arrays; ValueError if they do not suit."""
+        """Return the function that turns a pipeline's outputs into arrays; ValueError if none."""
         ...
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Build a pipeline, and return an endless iterator over its batches."""
+        """Build a pipeline and return an endless iterator over its batches."""
         ...
 
     def join(self, arrays: Sequence[Array]) -> Array:
-        """Return arrays one after the other, as one; they have been delivered."""
+        """Concatenate arrays that have been delivered."""
         return arrays[0].__array_namespace__().concat(arrays)
 
     def take(self, array: Array, slots: Slots) -> Array:
-        """Return some samples of an array, where it is."""
+        """Return some samples of an array, on the array's device."""
         return array[slots]
 
     def deliver(self, batches: list[Batch]) -> Any:
-        """Return what a Loader yields for the batches of its devices."""
+        """Return the Loader's result for the batches of its devices."""
         return batches

@@ -11,10 +11,10 @@ class Cupy(Dlpack):
     """Arrays on the GPU of their pipeline; ``row`` and ``valid`` are NumPy arrays."""
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return what turns outputs into arrays; ValueError if the pipeline runs on the CPU."""
+        """Return the function that turns outputs into arrays; ValueError for a CPU pipeline."""
         if pipeline.device_id is None:
             raise ValueError(
-                "framework='cupy' needs GPUs, and a pipeline would run on the CPU: give devices=[0]"
-                " to a Loader, device_id=0 to a Preprocessor, or framework='numpy'"
+                "framework='cupy' needs GPUs, but a pipeline would run on the CPU: set devices=[0]"
+                " of a Loader, device_id=0 of a Preprocessor, or framework='numpy'"
             )
         return super().converter(pipeline)

@@ -1,4 +1,4 @@
-"""Batches for frameworks that take DLPack: NumPy arrays of the CPU, CuPy arrays of GPUs."""
+"""Batches for frameworks that accept DLPack: NumPy arrays on the CPU, CuPy arrays on GPUs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
 class Dlpack(OutputsFramework):
-    """Arrays that have ``__dlpack__``, on the device of their pipeline."""
+    """Arrays with ``__dlpack__`` on the device of their pipeline."""
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return what turns outputs into arrays; those on a GPU need CuPy."""
+        """Return the function that turns outputs into arrays; those on a GPU need CuPy."""
         if pipeline.device_id is not None:
             import cupy  # noqa: F401 - before any reader starts
         return _to_array
 
     def take(self, array: Array, slots: Slots) -> Array:
-        """Return some samples of an array, where it is."""
+        """Return some samples of an array, on the array's device."""
         if isinstance(array, np.ndarray):
             return array[slots]
         with array.device:
             return array[slots]
 
     def join(self, arrays: Sequence[Array]) -> Array:
-        """Return arrays one after the other, as one."""
+        """Concatenate arrays."""
         if isinstance(arrays[0], np.ndarray):
             return np.concatenate(arrays)
         import cupy

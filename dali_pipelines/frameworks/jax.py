@@ -21,15 +21,15 @@ from dali_pipelines.runtime.ranks import FindShards
 
 
 class Jax(OutputsFramework):
-    """Arrays of JAX over DALI's memory, without a copy.
+    """JAX arrays over DALI's memory, without a copy.
 
-    Those of 64 bits are NumPy arrays on the CPU, unless ``jax_enable_x64`` is set: JAX would cut
-    them to 32 bits without a word.
+    Arrays of 64 bits stay NumPy arrays on the CPU unless ``jax_enable_x64`` is set: JAX would
+    silently cut them to 32 bits.
 
     Parameters
     ----------
     sharding : jax.sharding.NamedSharding, optional
-        Of global arrays, see `Layout`. By default each pipeline has a batch of its own.
+        Sharding of global arrays, see `Layout`. By default each pipeline has its own batch.
     """
 
     def __init__(self, sharding: Any = None) -> None:
@@ -37,30 +37,30 @@ class Jax(OutputsFramework):
         self._listed: frozenset[str] = frozenset()
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ValueError if readers are forked, or shards of a global array would be short."""
+        """Raise ValueError if readers are forked, or shards of a global array could be short."""
         if settings.get("start_method") == "fork":
             raise ValueError(
-                "start_method 'fork' copies a process without its threads, and JAX has many: give "
-                "'forkserver' or 'spawn'"
+                "start_method 'fork' copies a process without its threads, and JAX has many: set "
+                "it to 'forkserver' or 'spawn'"
             )
         if self._layout is None:
             return
         if settings.get("ragged") is not None:
             raise ValueError(
-                f"ragged={settings['ragged']!r} gives each shard sizes of its own, and with a "
-                "sharding all shards are of one size: give crop or resize, or leave out sharding"
+                f"ragged={settings['ragged']!r} makes shards of different sizes, but a sharding "
+                "needs equal shards: set crop or resize, or leave out sharding"
             )
         if settings["tail"] == "fill":
             return
         if settings["tail"] == "partial":
             raise ValueError(
-                "tail 'partial' makes the last step short, and with a sharding all shards are of "
-                "one size: give tail='fill', and mind valid, or tail='drop'"
+                "tail 'partial' makes the last step short, but a sharding needs equal shards: set "
+                "tail='fill' and use valid, or set tail='drop'"
             )
         if settings["bad_sample"] == "skip":
             raise ValueError(
-                "bad_sample 'skip' leaves rows out, and with a sharding all shards are of one "
-                "size: give tail='fill', which puts others in their place that are not valid"
+                "bad_sample 'skip' leaves out rows, but a sharding needs equal shards: set "
+                "tail='fill', which replaces them by samples that are not valid"
             )
 
     def shards(
@@ -73,36 +73,36 @@ class Jax(OutputsFramework):
         return self._layout.find_shards(devices, shard_id, num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return what turns outputs into arrays: JAX's on a GPU, and NumPy's on the CPU.
+        """Return the function that makes JAX arrays on a GPU, and NumPy arrays on the CPU.
 
         ValueError if JAX has no such GPU.
         """
         if pipeline.device_id is not None and pipeline.device_id not in (gpus := own_devices()):
             raise ValueError(
-                f"a pipeline would run on GPU {pipeline.device_id}, and JAX has the devices {gpus} "
-                "in this process: leave out devices, or install a JAX for GPUs, as jax[cuda12]"
+                f"a pipeline would run on GPU {pipeline.device_id}, but in this process JAX has "
+                f"the devices {gpus}: leave out devices, or install a JAX for GPUs, jax[cuda12]"
             )
         self._listed = pipeline.listed
         return partial(_to_array, device=jax_device(pipeline.device_id))
 
     def deliver(self, batches: list[Batch]) -> Any:
-        """Return a batch of global arrays, or those of the devices."""
+        """Return a batch of global arrays, or the batches of the devices."""
         if self._layout is not None:
             return self._layout.joined(batches)
         return [_delivered(batch, self._listed) for batch in batches]
 
 
 _ALIGNMENT = 16
-"""Bytes: XLA refuses other addresses on GPUs (kEntryParameterAlignBytes)."""
+"""Bytes to which XLA requires GPU addresses to be aligned (kEntryParameterAlignBytes)."""
 
 
 def _to_array(tensor: Any, device: jax.Device | None) -> Array:
-    # What is on the CPU becomes JAX's when it is delivered: until then it is cut, and each new
-    # shape would be compiled.
+    # Arrays on the CPU become JAX's only when delivered: until then they are cut, and JAX would
+    # compile for each new shape.
     if not isinstance(tensor, TensorGPU) or not fits(to_numpy_type(tensor.dtype)):
         return to_numpy(tensor)
     address: Any = tensor.data_ptr()
-    if address % _ALIGNMENT:  # of a list: samples lie one after the other
+    if address % _ALIGNMENT:  # in a list samples are contiguous
         return jax.device_put(to_numpy(tensor), device)
     return jax.dlpack.from_dlpack(tensor)
 
@@ -112,7 +112,7 @@ def _delivered(batch: Batch, listed: Collection[str]) -> Batch:
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     if device is not None:
         return {name: _put(one, device, name in listed) for name, one in batch.items()}
-    # Not committed to the CPU, where JAX would compute if it has a GPU.
+    # Uncommitted, as JAX would otherwise compute on the CPU although it has a GPU.
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         return {name: _put(one, None, name in listed) for name, one in batch.items()}
 

@@ -1,4 +1,4 @@
-"""Batches over several devices and hosts as global arrays of JAX."""
+"""Batches over several devices and hosts as global JAX arrays."""
 
 from __future__ import annotations
 
@@ -17,62 +17,62 @@ from dali_pipelines.runtime.ranks import FindShards, find_shards
 
 
 def own_devices() -> list[Device]:
-    """Return the GPUs that JAX has in this process; one CPU pipeline if it has none."""
+    """Return JAX's GPUs in this process, or one CPU pipeline if there are none."""
     gpus = [device_of(device) for device in jax.local_devices()]
     return [gpu for gpu in gpus if gpu is not None] or [None]
 
 
 def device_of(device: jax.Device) -> Device:
-    """Return the device of the pipeline that fills a device of JAX."""
+    """Return the device of the pipeline that fills a JAX device."""
     return device.local_hardware_id if device.platform == "gpu" else None
 
 
 def jax_device(gpu: Device) -> jax.Device | None:
-    """Return JAX's device of this process for that of a pipeline; None for its default."""
+    """Return this process's JAX device for a pipeline's GPU; None for JAX's default."""
     found = (device for device in jax.local_devices() if device_of(device) == gpu)
     return None if gpu is None else next(found, None)
 
 
 def fits(dtype: Any) -> bool:
-    """Return whether JAX has arrays of this type; those of 64 bits only if they are enabled."""
+    """Return whether JAX has arrays of this type; 64-bit types must be enabled."""
     return jax.dtypes.canonicalize_dtype(dtype) == dtype
 
 
 Shards = dict[int, list[jax.Device]]
-"""Devices that hold a copy of a shard, by its number."""
+"""Devices that hold a copy of each shard, by the shard's number."""
 
 
 def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
-    """Check the shards of each process, in all of them alike, as none may wait for one that fails.
+    """Check the shards of all processes, in each process alike: none may wait for one that fails.
 
-    ValueError if a process has no part in the array, or shards that a Loader cannot give it.
+    ValueError if a process has no part in the array, or shards that a Loader cannot fill.
     """
     count = jax.process_count()
     if {*held} not in ({jax.process_index()}, {*range(count)}):
         raise ValueError(
-            f"the mesh has devices of processes {sorted(held)}, and there are {count}: make it of "
-            "the devices of all processes, or in each of its own"
+            f"the mesh has devices of processes {sorted(held)}, but there are {count} processes: "
+            "make it of the devices of all processes, or in each process of its own"
         )
     for process, shards in held.items():
         first, each = min(shards), len(shards)
         if max(shards) - first >= each or first % each or num_shards % each:
             raise ValueError(
-                f"process {process} has shards {sorted(shards)} of {num_shards}, and needs "
-                "neighbours, as many as the other processes: make the mesh of jax.devices(), in "
-                "their order"
+                f"process {process} has shards {sorted(shards)} of {num_shards}, but needs "
+                "consecutive ones, as many as the other processes: make the mesh of jax.devices() "
+                "in their order"
             )
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which devices of this process hold which shards of a global array, along its first axis."""
+    """Assignment of a global array's shards along its first axis to devices of this process."""
 
     sharding: jax.sharding.NamedSharding
-    """Of an array of any number of axes."""
+    """Sharding for arrays with any number of axes."""
     num_shards: int
-    """Over all devices of the array."""
+    """Shards over all devices of the array."""
     shards: Shards
-    """Those of this process, in ascending order."""
+    """Shards of this process, in ascending order."""
 
     @classmethod
     def of(cls, sharding: Any) -> Layout:
@@ -81,31 +81,31 @@ class Layout:
         Raises
         ------
         TypeError
-            If it is no NamedSharding of a mesh of devices.
+            If `sharding` is not a NamedSharding of a mesh of devices.
         ValueError
-            If it splits images, or has another memory_kind than its devices, or if processes have
-            different numbers of shards, or shards that are not neighbours.
+            If it splits images, has another memory_kind than its devices, or if processes have
+            different numbers of shards, or shards that are not consecutive.
         """
         named = isinstance(sharding, jax.sharding.NamedSharding)
         if not named or not isinstance(sharding.mesh, jax.sharding.Mesh):
             raise TypeError(
-                "sharding must be a jax.sharding.NamedSharding of a Mesh, as NamedSharding(mesh, "
-                f"PartitionSpec('batch')), got {sharding!r}"
+                "sharding must be a jax.sharding.NamedSharding of a Mesh, such as NamedSharding("
+                f"mesh, PartitionSpec('batch')), got {sharding!r}"
             )
         if any(axes is not None for axes in sharding.spec[1:]):
             raise ValueError(
-                "sharding may split the first axis alone, that of the samples, got "
-                f"{sharding.spec}: split others by jax.device_put(batch['image'], ...)"
+                "sharding may only split the first axis, the samples, got "
+                f"{sharding.spec}: split others with jax.device_put(batch['image'], ...)"
             )
         memory = sharding.mesh.devices.flat[0].default_memory().kind
         if sharding.memory_kind not in (None, memory):
             raise ValueError(
                 f"sharding must have the memory_kind {memory!r}, got {sharding.memory_kind!r}: "
-                "move arrays by jax.device_put(batch['image'], ...)"
+                "move arrays with jax.device_put(batch['image'], ...)"
             )
         spec = jax.sharding.PartitionSpec(*sharding.spec[:1])  # type: ignore[no-untyped-call]
         sharding = sharding.update(spec=spec)
-        size = sharding.mesh.size  # as many rows can always be split
+        size = sharding.mesh.size  # can always be split
         each = sharding.shard_shape((size,))[0]
         held: dict[int, Shards] = defaultdict(lambda: defaultdict(list))
         for device, (rows,) in sharding.devices_indices_map((size,)).items():
@@ -122,21 +122,21 @@ class Layout:
         Raises
         ------
         ValueError
-            If others are asked for, or other shards than those of an array over all processes.
+            If other devices are asked for, or other shards than those of a global array.
         """
         own = tuple(device_of(holders[0]) for holders in self.shards.values())
         if devices is None:
             devices = own
         elif (asked := find_shards(devices, 0, 1).devices) not in (own, (None,) * len(own)):
             raise ValueError(
-                f"the shards of this process are on devices {[*own]}, and devices is {[*asked]}: "
+                f"the shards of this process are on devices {[*own]}, but devices is {[*asked]}: "
                 "leave it out"
             )
         if self.sharding.is_fully_addressable:  # processes may have an array each
             return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
         if shard_id is not None or num_shards is not None:
             raise ValueError(
-                "the sharding says which shards each process reads: leave out shard_id and "
+                "the sharding determines which shards each process reads: leave out shard_id and "
                 "num_shards"
             )
         count = len(self.shards)
@@ -144,15 +144,15 @@ class Layout:
         return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def joined(self, batches: list[Batch]) -> Batch:
-        """Return global arrays of the batches of this process; as lists what no array can hold.
+        """Return global arrays of this process's batches; outputs that cannot be arrays stay lists.
 
-        NumPy arrays, of types that JAX has not, hold the samples of this process.
+        NumPy arrays, for types that JAX lacks, hold only the samples of this process.
 
         Raises
         ------
         ValueError
-            If images differ in size, or if another column than the row stays a NumPy array, and
-            the others are over several processes.
+            If images differ in size, or if a column other than the row stays a NumPy array while
+            the other arrays are over several processes.
         """
         return {name: self._joined(name, [batch[name] for batch in batches]) for name in batches[0]}
 
@@ -161,15 +161,15 @@ class Layout:
             return [value for part in parts for value in part]
         if len(shapes := {part.shape for part in parts}) > 1:
             raise ValueError(
-                f"a global array needs equal shards, and those of {name!r} have the shapes "
-                f"{sorted(shapes)}: give crop or resize, or leave images of other sizes out"
+                f"a global array needs equal shards, but those of {name!r} have the shapes "
+                f"{sorted(shapes)}: set crop or resize, or leave out images of other sizes"
             )
         if not fits(parts[0].dtype):
             if name != "row" and not self.sharding.is_fully_addressable:
                 raise ValueError(
                     f"{name!r} is {parts[0].dtype}, which JAX would cut to 32 bits, and NumPy "
-                    "arrays are of one process alone: set jax_enable_x64, or make the column one "
-                    f"of 32 bits, as index.with_column({name!r}, ...) does"
+                    "arrays hold only one process's samples: set jax_enable_x64, or convert the "
+                    f"column to 32 bits with index.with_column({name!r}, ...)"
                 )
             return np.concatenate(parts)
         arrays = [

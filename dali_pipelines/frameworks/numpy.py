@@ -14,7 +14,7 @@ from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
 def to_numpy(tensor: Any) -> NDArray[Any]:
-    """Return a tensor of DALI as a NumPy array: on the CPU without a copy, from a GPU with one."""
+    """Return a DALI tensor as a NumPy array: from the CPU without a copy, from a GPU with one."""
     return np.asarray(tensor.as_cpu() if isinstance(tensor, TensorGPU) else tensor)
 
 
@@ -22,6 +22,6 @@ class Numpy(OutputsFramework):
     """Arrays on the CPU, wherever the pipeline runs."""
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return what turns outputs into NumPy arrays."""
+        """Return the function that turns outputs into NumPy arrays."""
         del pipeline
         return to_numpy

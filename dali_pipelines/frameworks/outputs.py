@@ -1,4 +1,4 @@
-"""The batches of a pipeline where no iterator of DALI makes them: ahead of time, or one by one."""
+"""Batches of a pipeline made without DALI's iterators: ahead of time, or one by one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
 class OutputsFramework(Framework):
-    """A framework that takes outputs as they are."""
+    """Base class of frameworks that convert outputs directly."""
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return an iterator over the outputs, each of which `converter` turns into an array."""
+        """Return an iterator over the outputs, each converted by `converter`."""
         return Outputs(pipeline, self.converter(pipeline))
 
 
 class Outputs(Iterator[Batch]):
-    """Iterate over the outputs of a pipeline, without end and without a copy.
+    """Endless iterator over the outputs of a pipeline, without a copy.
 
     Parameters
     ----------
     pipeline : ReaderPipeline
-        It is built here, and runs from the first batch on.
+        Pipeline to iterate over. It is built here, and runs from the first batch on.
     convert : callable
         See `Convert`. The memory of an output then belongs to the array: DALI's dynamic executor
-        does not use it again when it is released.
+        does not reuse it after the release.
     """
 
     def __init__(self, pipeline: ReaderPipeline, convert: Convert) -> None:
@@ -34,7 +34,7 @@ class Outputs(Iterator[Batch]):
         self._runs = False
 
     def __next__(self) -> Batch:
-        """Return the next batch; ValueError if arrays that should be one differ in shape."""
+        """Return the next batch; ValueError if samples of an unlisted output differ in shape."""
         if not self._runs:
             self._pipeline.schedule_run()
             self._runs = True
@@ -44,9 +44,9 @@ class Outputs(Iterator[Batch]):
 
 
 def run_once(pipeline: ReaderPipeline, convert: Convert) -> Batch:
-    """Run a pipeline that was built with prefetch 1, and return its batch: nothing runs ahead.
+    """Run a pipeline that was built with prefetch 1, and return its batch; nothing runs ahead.
 
-    ValueError if arrays that should be one differ in shape; then the pipeline cannot go on.
+    ValueError if the samples of an unlisted output differ in shape; the pipeline is then unusable.
     """
     pipeline.schedule_run()
     return _taken(pipeline, convert)
@@ -66,15 +66,15 @@ def _taken(pipeline: ReaderPipeline, convert: Convert) -> Batch:
 
 
 def check_even(pipeline: ReaderPipeline) -> None:
-    """Raise ValueError if arrays of the last batch differ in shape that should be one."""
+    """Raise ValueError if the samples of an unlisted output differ in shape in the last batch."""
     if pipeline.uneven == "image":
         raise ValueError(
-            "the images of one batch differ in size: give crop or resize, or ragged='list' or "
-            "'pad', or leave images of other sizes out of the Index; what a transform returns must "
-            "be of one size, too"
+            "the images of one batch differ in size: set crop or resize, or ragged='list' or "
+            "'pad', or leave images of other sizes out of the Index; the results of a transform "
+            "must also be of one size"
         )
     if pipeline.uneven is not None:
         raise ValueError(
-            f"the arrays {pipeline.uneven!r} of one batch differ in shape: give crop or resize, or "
-            "ragged='list' or 'pad', which targets follow that have an attribute 'outside'"
+            f"the arrays {pipeline.uneven!r} of one batch differ in shape: set crop or resize, or "
+            "ragged='list' or 'pad', which targets with an attribute 'outside' follow"
         )

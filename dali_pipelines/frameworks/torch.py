@@ -18,21 +18,21 @@ class Torch(Framework):
     """Tensors on the device of their pipeline."""
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return what turns outputs into tensors."""
+        """Return the function that turns outputs into tensors."""
         del pipeline
         return from_dlpack
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return DALI's iterator; it makes no lists of tensors, so for these one of our own."""
+        """Return DALI's iterator, or `Outputs` for lists of tensors, which DALI's does not make."""
         return Outputs(pipeline, from_dlpack) if pipeline.listed else _DaliBatches(pipeline)
 
     def join(self, arrays: Sequence[Any]) -> torch.Tensor:
-        """Return tensors one after the other, as one."""
+        """Concatenate tensors."""
         return torch.cat(list(arrays))
 
 
 class _DaliBatches(Iterator[Batch]):
-    """Iterate by DALI's iterator over one pipeline: of several it loses and repeats samples."""
+    """Iterator of DALI over one pipeline; over several it loses and repeats samples."""
 
     def __init__(self, pipeline: ReaderPipeline) -> None:
         names = list(pipeline.output_names)
@@ -40,7 +40,7 @@ class _DaliBatches(Iterator[Batch]):
         self._batches = DALIGenericIterator([pipeline], names, size=-1, prepare_first_batch=False)
 
     def __next__(self) -> Batch:
-        """Return the next batch; ValueError if arrays that should be one differ in shape."""
+        """Return the next batch; ValueError if samples of an unlisted output differ in shape."""
         try:
             (batch,) = next(self._batches)
         except RuntimeError:

@@ -1,1 +1,1 @@
-"""Operators and fragments of DALI graphs, and the pipeline made of them."""
+"""Operators and fragments of DALI graphs, and the pipeline that combines them."""

@@ -1,4 +1,4 @@
-"""Graph fragments that decode the arrays of a Reader to an image."""
+"""Graph fragments that decode a Reader's arrays to images."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from dali_pipelines.runtime.dali_private import merge, split
 from dali_pipelines.settings import Augmentation
 
 MOVED = frozenset(("part", "affine", "inside"))
-"""Arrays of the Source for what the graph does before flips, mean and std: if one is sent, a
-decoder must not have done these."""
+"""Arrays that the Source sends for geometry done in the graph. Geometry comes before flips, mean
+and std, so a decoder that gets one of these must leave those steps to the graph."""
 
 
 class Decoded(NamedTuple):
     """The nodes that a decoder adds to the graph."""
 
     image: Any
-    """DataNode of the layout below, on the device where the rest of the graph runs."""
+    """DataNode in the layout `layout`, on the device where the rest of the graph runs."""
     dtype: str
-    """Its element type, which DALI knows only when it runs."""
+    """Element type of `image`, which DALI itself knows only at run time."""
     status: Any = None
     """DataNode of int32, shape (1,): 0 if the image is good. None if the graph fails on a bad
     one."""
     finished: bool = False
-    """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and makes
-    the dtype of the settings (float32 for float16): that saves one pass over the frame. Only the
-    resize is left then."""
+    """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and
+    converts to the dtype of the settings (float32 for float16). This saves one pass over the frame
+    and leaves only the resize."""
     layout: Literal["HWC", "CHW"] | None = None
-    """Order of the axes of `image`; HWC is permuted to CHW. None for that of the Reader's array
-    ``image`` by its SampleSpec, else HWC."""
+    """Order of the axes of `image`; HWC is permuted to CHW. None takes the order of the Reader's
+    array ``image`` from its SampleSpec, or HWC if that names none."""
     channels: int | None = None
-    """Channels of `image`; None for those of the Reader."""
+    """Channels of `image`; None takes the Reader's number."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
     largest: float | None = None
-    """Largest value that an image can have, where 0 is the least, before mean and std: 255 for
-    those of 8 bits. None if it is unknown, or not the same for all images."""
+    """Largest possible value of an image whose least is 0, before mean and std: 255 for 8 bits.
+    None if it is unknown or differs between images."""
     other: Other | None = None
     """Images of another element type, where a batch may hold both."""
     memory: DecoderMemory | None = None
@@ -60,14 +60,14 @@ class Decoded(NamedTuple):
 
 
 class Other(NamedTuple):
-    """The images of a batch that are not of the type of `Decoded.image`.
+    """Images of a batch whose type differs from that of `Decoded.image`.
 
-    Each type goes through its own part of the graph, as an operator takes one type, and the results
-    are merged. A type that a batch does not have costs nothing.
+    An operator takes one type, so each type goes through its own part of the graph, and the results
+    are merged. A type that is missing from a batch costs nothing.
     """
 
     where: Any
-    """DataNode of bool, shape (), on the CPU: True where the image is among these."""
+    """DataNode of bool, shape (), on the CPU: True where the image has this type."""
     image: Any
     """DataNode, like `Decoded.image`."""
     dtype: str
@@ -154,14 +154,14 @@ DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImage
 
 
 def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:
-    """Decode tiles or rows of a FitsReader to physical values, or to stored integers.
+    """Decode the tiles or rows sent by a FitsReader to physical values or stored integers.
 
-    Each plane is a channel: the layout is HWC for one, (height, width, 1), and CHW for more.
+    Each plane is a channel. One plane gives HWC, (height, width, 1); several give CHW.
     """
     dtype = "float32" if config.dtype == "float16" else config.dtype
-    # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
-    # and normalised after the resize. So are images that are turned, filled, or of which a part is
-    # resized. What own operators get has no mean and std yet.
+    # The resize needs the channels of a pixel next to each other, so several planes are transposed
+    # first, then flipped and normalised after the resize. Images that are turned, filled or resized
+    # in part are also flipped later, and own operators need images before mean and std.
     resized = planes > 1 and config.resized_to is not None
     last = resized or not MOVED.isdisjoint(arrays) or config.has_own_operators
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
@@ -185,7 +185,7 @@ _OF_FITS = DecoderMemory(_cupy_of_fits)
 
 
 def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], list[float]]:
-    """Return both for each channel, 0 and 1 by default; ValueError if they do not fit."""
+    """Return mean and std for each channel, by default 0 and 1; ValueError on a wrong length."""
     found = []
     for name, values in (("mean", config.mean or (0.0,)), ("std", config.std or (1.0,))):
         if len(values) not in (1, channels):
@@ -198,7 +198,7 @@ def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], li
 
 
 def aia_decoder(calibration: Calibration, files: int = 1) -> Decode:
-    """Return the decoder for `readers.aia.AiaReader`; a sample has so many files."""
+    """Return the decoder for `readers.aia.AiaReader` with this many files per sample."""
 
     def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         finish = ((0.0, 1.0),)
@@ -250,23 +250,23 @@ def decode_file(
 
 
 def no_flip() -> Any:
-    """Return what an operator gets in place of the flip of a sample."""
+    """Return a flip of (0, 0), for operators that must not flip."""
     return types.Constant(np.zeros(2, np.int32), device="cpu")
 
 
 def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
     """Decode at full depth to RGB or gray, shape (height, width, channels), or only a window.
 
-    Images of 8 bits become uint8, of 16 bits uint16, and a batch may hold both, unless the settings
-    ask for one of these dtypes, or have augmentations for 8 bits. EXIF orientation is applied, and
-    the window is in the image as displayed.
+    Images of 8 bits become uint8 and images of 16 bits uint16; a batch may hold both, unless the
+    settings ask for one of these dtypes or contain augmentations for 8 bits. EXIF orientation is
+    applied, and the window refers to the image as displayed.
 
     Parameters
     ----------
     arrays : mapping of str to DataNode
-        Those of a JpegReader.
+        Arrays of a JpegReader.
     config : PipelineConfig
-        Its window, dtype and device_id.
+        Settings: the window, dtype and device_id are used.
     channels : {3, 1}
         RGB or gray.
     """
@@ -282,7 +282,7 @@ def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: 
 
 
 def need_8_bits(augment: Iterable[Augmentation]) -> list[str]:
-    """Return the names of augmentations that need encoded images that all have 8 bits."""
+    """Return the names of the augmentations that need 8 bits in all encoded images."""
     return [type(one).__name__ for one in augment if one.of_8_bits]
 
 
@@ -292,7 +292,7 @@ def _decode_image(
     colour_png, *image = inputs
     if channels == 3 or dtype == "uint16":
         return _decode_as(types.RGB if channels == 3 else types.GRAY, image, dtype, config)
-    # Of colours of 8 bits libpng makes gray without rounding, too dark by 0.5 on average.
+    # libpng does not round when it converts 8-bit colours to gray: 0.5 too dark on average.
     pngs, others = zip(*(split(node, colour_png) for node in image), strict=True)
     colours = _decode_as(types.RGB, pngs, dtype, config)
     rounded = fn.color_space_conversion(colours, image_type=types.RGB, output_type=types.GRAY)
@@ -305,13 +305,13 @@ def _decode_as(output_type: Any, inputs: Sequence[Any], dtype: str, config: Pipe
         "device": "mixed" if on_gpu else "cpu",
         "output_type": output_type,
         "dtype": to_dali_type(dtype),
-        # Else a GPU repeats subsampled colours, and a quarter of the values differ from the CPU's.
+        # Without it a GPU repeats subsampled colours: a quarter of the values differ from the CPU.
         "jpeg_fancy_upsampling": True,
     }
     encoded, *window = inputs
     if on_gpu:
         image = _on_stream_of_operators(fn.decoders.image(encoded, **options))
-        # nvImageCodec 0.9 leaves regions of subsampled images to the CPU, which takes longer.
+        # nvImageCodec 0.9 leaves regions of subsampled images to the CPU, which is slower.
         return fn.slice(image, *window[:2], axis_names="HW") if window else image
     if not window:
         return fn.decoders.image(encoded, **options)
@@ -321,10 +321,10 @@ def _decode_as(output_type: Any, inputs: Sequence[Any], dtype: str, config: Pipe
 
 
 def _on_stream_of_operators(image: Any) -> Any:
-    """Take an image over from a decoder of a GPU, which has a stream of its own; it is not copied.
+    """Move an image from the GPU decoder's own stream to that of the operators, without a copy.
 
-    DALI 2.4 skips the operators of a part of a batch that is empty. What they return then has no
-    dimensions, and an operator of another stream fails on that, unless it takes any layout.
+    DALI 2.4 skips operators for an empty part of a batch. Their result has no dimensions, and
+    operators on another stream fail on it, unless they accept any layout.
     """
     return fn.reinterpret(image, layout="HWC")
 
@@ -338,11 +338,11 @@ def _may_be_thin(config: PipelineConfig) -> bool:
 
 
 def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Decode a region; where it is only the first column or row, decode two, and cut one out.
+    """Decode a region; for one that is only the first column or row, decode two and cut one out.
 
-    On CPUs DALI 2.4 interpolates the colours of that column wrongly, where a JPEG has them
-    subsampled in both directions. A row goes with it, as Constants have the whole batch, and this
-    may be a part.
+    On CPUs DALI 2.4 interpolates the colours of the first column wrongly in JPEGs that subsample
+    them in both directions. Rows get the same treatment: Constants always have the size of a whole
+    batch, and this may be a part of one.
     """
     anchor, shape, sent_shape = window
     more = (shape == 1) & (anchor == 0) & (sent_shape > 1)
@@ -356,22 +356,22 @@ def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[st
 def decode_array(
     arrays: Mapping[str, Any], config: PipelineConfig, *, stored: str | None = None
 ) -> Decoded:
-    """Return the array ``image``, for Readers that decode themselves.
+    """Return the array ``image`` of Readers that decode by themselves.
 
     Parameters
     ----------
     arrays : mapping of str to DataNode
-        Those of the Reader.
+        Arrays of the Reader.
     config : PipelineConfig
-        Its dtype: the image becomes float32, unless that is an integer type.
+        Settings: the image becomes float32, unless dtype is an integer type.
     stored : str, optional
-        Element type of the array, as in the Reader's specs. Integer dtypes need it, and must be the
-        same: then the integers stay as they are. ``uint8`` also allows augmentations for 8 bits.
+        Element type of the array, as in the Reader's specs. Integer dtypes need it and must equal
+        it: the integers then stay as they are. ``uint8`` also allows augmentations for 8 bits.
 
     Raises
     ------
     ValueError
-        If dtype is an integer type, and `stored` another type.
+        If dtype is an integer type other than `stored`.
     """
     image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
     largest = 255 if stored == "uint8" else None
@@ -379,7 +379,7 @@ def decode_array(
         return Decoded(fn.cast(image, dtype=types.FLOAT), "float32", largest=largest)
     if stored != config.dtype:
         raise ValueError(
-            f"dtype {config.dtype!r} gives the values as stored, and those are {stored}: choose "
-            "that dtype if it is one of uint8, uint16, int16 and int32, or float32"
+            f"dtype {config.dtype!r} keeps the stored values, which are {stored}: set dtype "
+            "to that type if it is uint8, uint16, int16 or int32, or to float32"
         )
     return Decoded(image, stored, largest=largest)

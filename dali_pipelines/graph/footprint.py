@@ -14,22 +14,22 @@ from readers.contract import Peek
 
 
 class Footprint(NamedTuple):
-    """Sizes from the first row that can be read, for one sample if nothing else is said."""
+    """Bytes that a graph needs per sample, from the first row that can be read."""
 
     image_nbytes: int
-    """Bytes of the output image, and of more images of a sample; 0 if unknown."""
+    """Bytes of the output image and the sample's other images; 0 if unknown."""
     frame_nbytes: int
-    """Bytes decoded for the image before it is turned, resized or warped, and held while it is
-    augmented; 0 if it is none of it."""
+    """Bytes of the decoded image that is held before a turn, resize or warp, or during
+    augmentation; 0 if none of these happens."""
     num_stages: int
-    """Operators that hold a batch of images of their own: decode or warp, turn, fill, flip, resize,
-    normalise, those that combine channels, and files, and replace missing ones, and pad."""
+    """Operators that each hold a batch of images: decode or warp, turn, fill, flip, resize,
+    normalise, combine channels or files, replace missing files, pad."""
     cupy_nbytes: int
-    """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
+    """Bytes of CuPy per batch, if the pipeline runs on a GPU."""
     targets_nbytes: int = 0
     """Bytes of masks and boxes; each batch that is ready or held has a copy."""
     decoder_nbytes: int = 0
-    """Bytes of the whole images, one for each thread, that are decoded at a time for windows."""
+    """Bytes of whole images, one per thread, that are decoded to cut windows from."""
 
     @classmethod
     def of(
@@ -42,9 +42,9 @@ class Footprint(NamedTuple):
         turned: int = 0,
         targets_nbytes: int = 0,
     ) -> Footprint:
-        """Return the sizes for images of this many channels.
+        """Return the sizes for images with this many channels.
 
-        `turned` is the most pixels that the graph turns into a window, 0 if it turns none.
+        `turned` is the largest number of pixels that the graph turns into a window, or 0.
         """
         whole = (0, 0) if peek is None else (peek.height, peek.width)
         crop = config.crop if config.resize_shorter is None else None

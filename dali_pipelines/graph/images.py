@@ -43,7 +43,7 @@ from readers.index.table import Index
 
 _TAKEN = ("row", "valid", "report")
 _WIDE = {"int8": "int16", "uint16": "int32", "int64": "int64"}
-"""Types in which offsets are added."""
+"""Wider types in which offsets are added."""
 
 
 def hdus_reader(
@@ -53,14 +53,14 @@ def hdus_reader(
     stored: str | None,
     largest_tile: float,
 ) -> HdusReader:
-    """Make the Reader of several images; their types are those of the first row that can be read.
+    """Make the Reader of several images; their types come from the first readable row.
 
     Raises
     ------
     KeyError
         If the Index lacks a part.
     ReadError
-        If types or numbers of planes are not given, and none of the first rows can be read.
+        If types or numbers of planes are not set, and none of the first rows can be read.
     ValueError
         If the settings contradict each other, or do not fit the Index.
     """
@@ -91,7 +91,7 @@ def hdus_reader(
 
 
 def _names_beside_numbers(index: Index, images: Mapping[str, Hdu]) -> dict[str, str]:
-    """Return the EXTNAMEs of images whose detector the Index may say by a number."""
+    """Return the EXTNAMEs of images whose detector may be a number in the Index."""
     if "hdu" not in index.table.column_names:
         return {}
     return {
@@ -109,8 +109,8 @@ def _check_each_once(names: Mapping[str, str], found: Sequence[str]) -> None:
     for name, hdu in names.items():
         if (count := found.count(hdu.strip().upper())) > 1:
             raise ValueError(
-                f"hdus: {hdu!r} of {name!r} names {count} HDUs of the first file, and column 'hdu' "
-                "of the Index tells them apart: give Hdu(relative=N), N HDUs after that of the row"
+                f"hdus: {hdu!r} of {name!r} matches {count} HDUs of the first file; column 'hdu' "
+                "of the Index tells them apart: pass Hdu(relative=N), N HDUs after that of the row"
             )
 
 
@@ -119,30 +119,30 @@ def _check_outside(name: str, kind: HduKind) -> None:
         return
     if kind.dtype == "float32":
         if abs(kind.outside) > float(np.finfo(np.float32).max):
-            raise ValueError(f"outside={kind.outside!r} of {name!r} is not float32: give NaN or 0")
+            raise ValueError(f"outside={kind.outside!r} of {name!r} is not float32: set NaN or 0")
         return
     stored = np.iinfo(STORED.get(kind.dtype, kind.dtype))
     if not holds(stored, kind.outside - OFFSETS.get(kind.dtype, 0)):
         raise ValueError(
-            f"outside={kind.outside!r} of {name!r} is no {kind.dtype}, or not exact in float32, as "
-            "DALI holds it: give 0"
+            f"outside={kind.outside!r} of {name!r} is not a value of {kind.dtype}, or not exact in "
+            "float32, in which DALI holds it: set 0"
         )
 
 
 def checked_hdus(hdus: Any) -> dict[str, Hdu]:
-    """Return the images by name, "image" first; ValueError if these are none."""
-    example = "as {'image': 'SCI', 'dq': 'DQ'}"
+    """Return the images by name, "image" first; ValueError if `hdus` is not such a mapping."""
+    example = "such as {'image': 'SCI', 'dq': 'DQ'}"
     if not isinstance(hdus, Mapping) or not all(isinstance(name, str) and name for name in hdus):
         raise ValueError(f"hdus must be a mapping of names to HDUs, {example}, got {hdus!r}")
     images = {name: one if isinstance(one, Hdu) else Hdu(one) for name, one in hdus.items()}
     if "image" not in images:
         raise ValueError(f"hdus must name the HDU of 'image', {example}, got {hdus!r}")
     if images["image"].dtype is not None:
-        raise ValueError("the dtype of 'image' is that of the settings: leave it out of its Hdu")
+        raise ValueError("'image' has the dtype of the settings: leave dtype out of its Hdu")
     if images["image"].outside is not None:
         raise ValueError(
-            "outside 'image' pixels are 0, or with outside='fill' the setting missing: leave "
-            "outside out of its Hdu"
+            "outside 'image' pixels are 0, or the setting missing if outside='fill': leave outside "
+            "out of its Hdu"
         )
     return {"image": images.pop("image"), **images}
 
@@ -154,8 +154,8 @@ def _check_outputs(images: Mapping[str, Hdu], config: PipelineConfig) -> None:
     moving = [type(one).__name__ for one in config.augment if one.moves_pixels]
     if moving and len(images) > 1:
         raise ValueError(
-            f"{moving[0]} also shears, shifts and rotates images, which other images of hdus do "
-            "not follow: give rotate and zoom, and a ColorJitter, instead"
+            f"{moving[0]} also shears, shifts and rotates, which other images of hdus do not "
+            "follow: use rotate and zoom, and a ColorJitter, instead"
         )
 
 
@@ -163,26 +163,26 @@ def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
     names, image = index.table.column_names, images["image"]
     if index.parts and all(one.part is None for one in images.values()):
         raise ValueError(
-            f"each row of the Index is a sample of several files ({', '.join(index.parts)}), and "
-            f"hdus says of none of them: give Hdu(part={index.parts[0]!r}), or leave out hdus"
+            f"each row of the Index is a sample of several files ({', '.join(index.parts)}), but "
+            f"hdus selects none of them: pass Hdu(part={index.parts[0]!r}), or leave out hdus"
         )
     for name, one in images.items():
         if one.relative is not None and "hdu" not in names:
             raise ValueError(
                 f"relative={one.relative} of {name!r} counts from column 'hdu', which the Index "
-                "lacks: add it by with_column, or name the HDU"
+                "lacks: add it with with_column, or name the HDU"
             )
         if isinstance(one.planes, tuple | str) and "plane" in names and name == "image":
             raise ValueError(
-                f"the Index has a column 'plane', one for each row, and planes={one.planes!r} asks "
+                f"the Index has a column 'plane', one for each row, but planes={one.planes!r} asks "
                 "for several: leave out one of them"
             )
     numbered = "hdu" in names and index.table["hdu"].null_count < len(index)
     if numbered and image.hdu is not None and image.part is None:
         raise ValueError(
-            f"the Index has a column 'hdu', one for each row, and hdus says {image.hdu!r} for "
-            "'image': make the Index of these HDUs, by dali-pipelines index --hdu, and give Hdu(), "
-            "image=+0 in commands; or drop the column, by Index(index.table.drop_columns(['hdu']))"
+            f"the Index has a column 'hdu', one for each row, but hdus has {image.hdu!r} for "
+            "'image': make the Index of these HDUs with dali-pipelines index --hdu, and pass Hdu() "
+            "(image=+0 in commands); or drop the column: Index(index.table.drop_columns(['hdu']))"
         )
 
 
@@ -195,7 +195,7 @@ def decode_images(
 ) -> DecodedImages:
     """Decode the images of a HdusReader: the first as `decode_fits`, others to outputs of theirs.
 
-    These take the same geometry: floats as the image, integers by the nearest pixel.
+    The others follow the same geometry: floats like the image, integers by nearest pixels.
     """
     outputs: dict[str, ImageOutput] = {}
     for number, (name, kind) in enumerate(kinds.items(), 1):

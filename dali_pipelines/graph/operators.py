@@ -1,6 +1,6 @@
 """CPU operators of this project: compiled kernels that DALI runs in its threads.
 
-numba is only imported when an operator is made: pipelines without one do not need it.
+numba is imported only when an operator is made: pipelines without one do not need it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     dtype : {"float32", "uint8", "int16", "int32"}
         Element type of the image.
     inputs : list of DataNode
-        shape, payload, plan and scaling of a FitsReader, then flip and finish of the kernel, with
-        finish for each plane; all on the CPU.
+        shape, payload, plan and scaling of a FitsReader, then flip and finish of the kernel (one
+        finish per plane); all on the CPU.
     planes : int
         Planes of the image.
 
     Returns
     -------
     image, status : DataNode
-        The image, layout HWC, shape (height, width, 1), or with several planes layout CHW; and
+        Image of layout HWC, shape (height, width, 1), or layout CHW with several planes; and
         int32 of shape (1,), 0 if good.
     """
     from dali_pipelines.kernels import entries
@@ -60,12 +60,12 @@ def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any) -> Any:
     image : DataNode
         Layout HWC, on the CPU.
     carrier : DataNode
-        uint8, shape (height, width) of the output, with any values; on the CPU.
+        uint8, shape (height, width) of the output, any values; on the CPU.
     flip : DataNode
         int32, shape (2,): whether to flip left-right and up-down; on the CPU.
     finish : DataNode
-        float32, shape (channels, 2): what is subtracted from each channel, and then multiplied with
-        it; on the CPU.
+        float32, shape (channels, 2): subtracted from, then multiplied with, each channel; on the
+        CPU.
 
     Returns
     -------
@@ -94,14 +94,14 @@ def nearest(dtype: str, image: Any, carrier: Any, numbers: Any, outside: Any) ->
     image : DataNode
         Layout HWC, on the CPU.
     carrier : DataNode
-        uint8, shape (height, width) of the output, with any values; on the CPU.
+        uint8, shape (height, width) of the output, any values; on the CPU.
     numbers, outside : DataNode
-        float64, as the kernel takes them; on the CPU.
+        float64, arguments of the kernel; on the CPU.
 
     Returns
     -------
     DataNode
-        Of the same type, layout CHW.
+        Type of the image, layout CHW.
     """
     from dali_pipelines.kernels import entries
 
@@ -123,7 +123,7 @@ def stretch(image: Any, parameters: NDArray[np.float64]) -> Any:
     image : DataNode
         float32, layout HWC, on the CPU.
     parameters : ndarray, shape (channels, 9), float64
-        From `dali_pipelines.stretch.Stretch.parameters`, for each channel.
+        Result of `dali_pipelines.stretch.Stretch.parameters` for each channel.
 
     Returns
     -------
@@ -183,6 +183,6 @@ def warp(inputs: list[Any], order: int) -> Any:
 
 
 def compiled_operator(entry: Entry, **options: Any) -> Any:
-    """Return DALI's operator for a kernel; `options` are types and numbers of axes."""
+    """Return DALI's operator for a kernel; `options` are its types and numbers of axes."""
     run, setup = (function.address for function in entry)
     return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)

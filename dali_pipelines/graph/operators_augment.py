@@ -1,7 +1,6 @@
 """Operators of augmentations: kernels of this project on the CPU and on the GPU.
 
-They take no constants, so that they also run on a part of a batch: what they need is an array for
-each sample.
+They take an array per sample and no constants, so that they also run on a part of a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def retouch(image: Any, numbers: Any) -> Any:
     image : DataNode
         float32, layout HWC, on the CPU or the GPU.
     numbers : DataNode
-        float32, shape (1 + 2 steps,): the largest value, to which others are clamped, or infinity;
+        float32, shape (1 + 2 steps,): the largest value, to which images are clamped, or infinity;
         then code and magnitude of each step; on the CPU.
 
     Returns
@@ -49,9 +48,9 @@ def noise(image: Any, numbers: Any, *, of_photons: bool) -> Any:
     image : DataNode
         float32, layout HWC, on the CPU or the GPU.
     numbers : DataNode
-        float32, as the kernel takes them; on the CPU.
+        float32, arguments of the kernel; on the CPU.
     of_photons : bool
-        `add_photon_noise` instead of `add_noise`.
+        True for `add_photon_noise`, False for `add_noise`.
 
     Returns
     -------
@@ -67,7 +66,7 @@ def noise(image: Any, numbers: Any, *, of_photons: bool) -> Any:
 
 
 def _on_cpu(entry: Entry, image: Any, numbers: Any) -> Any:
-    """Add a kernel that makes an image of an image and of numbers, all float32."""
+    """Add a kernel that makes an image from an image and numbers, all float32."""
     operator = compiled_operator(
         entry,
         out_types=[types.FLOAT],
@@ -80,10 +79,10 @@ def _on_cpu(entry: Entry, image: Any, numbers: Any) -> Any:
 
 @dataclass(frozen=True)
 class Retouch:
-    """The function that changes the colours of a batch, for fn.python_function."""
+    """Function for fn.python_function that changes the colours of a batch."""
 
     def __call__(self, images: list[Any], numbers: list[Any]) -> list[Any]:
-        """Take a batch of CuPy arrays. CuPy's stream is DALI's."""
+        """Change a batch of CuPy arrays on the current stream."""
         import cupy
         import numpy as np
 
@@ -103,7 +102,7 @@ class Retouch:
             )
             for out, image, values, scratch in zip(outs, images, numbers, sums, strict=True)
         ]
-        if not described:  # the part of a batch that goes this way may be empty
+        if not described:  # no sample of the batch drew this
             return outs
         table, threads = cupy.asarray(color_cuda.launch_table(described)), color_cuda.THREADS
         grid = (color_cuda.PARTS, len(outs))
@@ -115,12 +114,12 @@ class Retouch:
 
 @dataclass(frozen=True)
 class Noise:
-    """The function that adds noise to a batch, for fn.python_function."""
+    """Function for fn.python_function that adds noise to a batch."""
 
     of_photons: bool
 
     def __call__(self, images: list[Any], numbers: list[Any]) -> list[Any]:
-        """Take a batch of CuPy arrays. CuPy's stream is DALI's."""
+        """Change a batch of CuPy arrays on the current stream."""
         import cupy
         import numpy as np
 
@@ -145,14 +144,14 @@ def choose_part(fractions: Any, shape: Any, settings: Any) -> Any:
     Parameters
     ----------
     fractions, settings : DataNode
-        float32; as the kernel takes them.
+        float32, arguments of the kernel.
     shape : DataNode
-        int64, shape (3,): height and width of the image, and its channels.
+        int64, shape (3,): height, width and channels of the image.
 
     Returns
     -------
     DataNode
-        float32, shape (4,), on the CPU, as all others.
+        float32, shape (4,). All nodes are on the CPU.
     """
     from dali_pipelines.kernels import entries
 

@@ -1,7 +1,7 @@
 """PSF deconvolution in the graph: between decoding and registration, on the grid of the CCD.
 
-It runs in Python, one frame after the other: on a GPU CuPy launches on DALI's stream; on the CPU
-SciPy releases the GIL during the transforms, and takes 10 s or more per frame.
+It runs in Python, one frame at a time. On a GPU CuPy launches on DALI's stream. On the CPU SciPy
+releases the GIL during the transforms and takes 10 s or more per frame.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ def deconvolve_node(
     *,
     num_threads: int = 1,
 ) -> Any:
-    """Add `Deconvolver` with the PSF of each frame's channel to the graph.
+    """Add a `Deconvolver` with the PSF of each frame's channel to the graph.
 
-    The PSFs are made here, 2 s each if they are not in the user's cache folder, so that errors come
+    The PSFs are made here, 2 s each unless they are in the user's cache folder, so that errors come
     before anything runs.
 
     Parameters
     ----------
     image : DataNode
-        float32, layout HWC, shape (4096, 4096, 1): whole frames of AIA, not registered yet.
+        float32, layout HWC, shape (4096, 4096, 1): whole AIA frames, not yet registered.
     wavelnth : DataNode
         Integer of one element on the CPU: the frame's channel in angstrom, from WAVELNTH. Pass
         ``types.Constant(171, device="cpu")`` for a single channel.
     channels : tuple of int
-        Possible values of `wavelnth`. Each takes 67 MB, per process and per GPU.
+        Possible values of `wavelnth`. Each takes 67 MB per process and per GPU.
 
     Returns
     -------
     DataNode
-        Like `image`, on the same device. An error within the graph would end the pipeline, so a
-        frame of another shape or channel becomes NaN. Readers must reject such files with an error
-        that names them; the NaN is for the placeholders of rows that could not be read.
+        Like `image`, on the same device. A frame of another shape or channel becomes NaN, as an
+        error in the graph would end the pipeline. Readers must reject such files with an error that
+        names them; the NaN is for placeholders of rows that could not be read.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def deconvolve_node(
 
 @dataclass(frozen=True)
 class FrameDeconvolver:
-    """The function that deconvolves a batch of NumPy or CuPy, for fn.python_function."""
+    """Function for fn.python_function that deconvolves a batch of NumPy or CuPy arrays."""
 
     channels: tuple[int, ...]
     workers: int
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """As in `Deconvolver`: this function runs on one stream."""
+    """Plans of the FFT, see `Deconvolver`; safe to share, as this function runs on one stream."""
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
@@ -93,12 +93,12 @@ class FrameDeconvolver:
         return deconvolver(image[..., 0])[..., None]
 
     def _of(self, wavelnth: Any) -> Deconvolver | None:
-        """Return the deconvolution of a frame's channel; None, or NaN on a GPU, if it has none."""
+        """Return the deconvolution for a frame's channel; if it has none, None, or NaN on a GPU."""
         xp, one = array_module(wavelnth), wavelnth.reshape(1)
         if xp is np:
             return _deconvolver(int(one[0]), None) if one[0] in self.channels else None
-        # DALI has a lock for all Python functions, of all GPUs: a wait for the number would hold
-        # them up. So the GPU chooses.
+        # DALI holds one lock for all Python functions of all GPUs. Waiting for the number would
+        # block them, so the GPU chooses.
         known = {channel: _deconvolver(channel, wavelnth.device.id) for channel in self.channels}
         first = known[self.channels[0]]
         transfer = xp.full_like(first.transfer, np.nan)

@@ -1,4 +1,4 @@
-"""Build a DALI pipeline around a Reader: the part that all factories share."""
+"""DALI pipeline around a Reader, shared by all factories."""
 
 from __future__ import annotations
 
@@ -43,37 +43,38 @@ from readers.sampling.placement import PLACEMENT_SPECS
 from readers.source import COLUMN, TARGET, Source
 
 _LARGE_BATCH = 256 << 20
-"""Bytes in shared memory above which only one batch is kept ready by default."""
+"""Bytes of a batch in shared memory above which only one is kept ready by default."""
 
 
 class ReaderPipeline(ForkSafePipeline):
-    """A DALI Pipeline that owns its Source, knows its outputs' names, and can be closed."""
+    """DALI Pipeline that owns its Source, knows the names of its outputs, and can be closed."""
 
     source: Source
     output_names: tuple[str, ...]
-    """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the columns
-    and targets asked for, and report (see `readers.worker.read_report.ReadReport`)."""
+    """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the requested
+    columns and targets, and report (see `readers.worker.read_report.ReadReport`)."""
     listed: frozenset[str] = frozenset()
-    """Of these, those that Loaders deliver as lists of arrays, with ``ragged="list"``."""
+    """Outputs that Loaders deliver as lists of arrays, with ``ragged="list"``."""
     uneven: str | None = None
-    """Another of these whose arrays in the last batch differ in shape; None if there is none."""
+    """Name of an unlisted output whose arrays in the last batch differ in shape, or None."""
     peek: Peek | None
-    """Sizes of the first row that can be read, with its window; None if none of the first few can
-    be read."""
+    """Sizes of the first readable row and its window; None if none of the first few rows can be
+    read."""
     too_small: str | None
-    """Why the crop does not fit into that row; None if it does. Rows like it are rejected."""
+    """Why the crop does not fit the first readable row, or None if it fits. Rows like it are
+    rejected."""
     footprint: Footprint
-    """Memory that the graph needs for each sample, from that row."""
+    """Memory that the graph needs per sample, estimated from the first readable row."""
     ahead: int
-    """Batches that the readers, and again the graph, keep ready."""
+    """Batches that the readers keep ready; the graph keeps as many again."""
     num_read_processes: int
-    """Reader processes."""
+    """Number of reader processes."""
     feed_s: float = 0.0
     """Seconds that the consumer waited for the readers and fed their samples to the graph."""
     graph_s: float = 0.0
-    """Seconds that the consumer waited for the graph: transfer, decode and the rest."""
+    """Seconds that the consumer waited for the graph: transfer, decoding and the rest."""
     start_method: str
-    """How reader processes are started."""
+    """How the reader processes are started."""
     _pool: ReaderPool | None = None
     _is_built: bool = False
 
@@ -91,7 +92,7 @@ class ReaderPipeline(ForkSafePipeline):
         return self._pool
 
     def build(self) -> None:
-        """Build the graph and start the readers; DALI calls this in each run, too."""
+        """Build the graph and start the readers; DALI also calls this in each run."""
         if not self._is_built:
             with _unused_arrays_allowed(), outputs_kept():
                 super().build()
@@ -105,9 +106,9 @@ class ReaderPipeline(ForkSafePipeline):
         self.feed_s += time.perf_counter() - started
 
     def outputs(self, cuda_stream: Any = None) -> Any:
-        """Wait for the outputs of the oldest batch, whatever the stream, as `share_outputs` does.
+        """Wait for the outputs of the oldest batch on any stream, as `share_outputs` does.
 
-        What was fed for them is used again after that. `run` calls this.
+        The memory fed for that batch is then reused. `run` calls this.
         """
         del cuda_stream
         self.check_process()
@@ -117,7 +118,7 @@ class ReaderPipeline(ForkSafePipeline):
         return outputs
 
     def share_outputs(self, cuda_stream: Any = None) -> Any:
-        """Wait for the outputs of the oldest batch, whatever the stream; note the time."""
+        """Wait for the outputs of the oldest batch on any stream, and add to `graph_s`."""
         del cuda_stream
         self.check_process()
         started = time.perf_counter()
@@ -125,7 +126,7 @@ class ReaderPipeline(ForkSafePipeline):
         if self._pool is not None:
             self._pool.note_outputs()
         self.graph_s += time.perf_counter() - started
-        allow_unsigned_tensors()  # not before: an iterator that asks for outputs is imported by now
+        allow_unsigned_tensors()  # late: the iterator is imported by now
         named = zip(self.output_names, outputs, strict=True)
         uneven = (name for name, output in named if not output.is_dense_tensor())
         self.uneven = next((name for name in uneven if name not in self.listed), None)
@@ -134,12 +135,12 @@ class ReaderPipeline(ForkSafePipeline):
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised.
 
-        They end at `close`, when the pipeline is garbage-collected, and at exit.
+        They end at `close`, when the pipeline is garbage-collected, or at exit.
 
         Raises
         ------
         OSError
-            If a limit of this process leaves no address space for what readers send.
+            If a limit of this process leaves too little address space for the readers' data.
         ReaderProcessError
             If a reader process dies.
         RuntimeError
@@ -155,7 +156,7 @@ class ReaderPipeline(ForkSafePipeline):
             self._pool.start()
 
     def processes(self) -> list[BaseProcess]:
-        """Return the reader processes that were started."""
+        """Return the reader processes."""
         readers = None if self._pool is None else self._pool.readers
         return [] if readers is None else readers.processes
 
@@ -164,8 +165,8 @@ class ReaderPipeline(ForkSafePipeline):
         if self.started_in not in (None, os.getpid()):
             raise RuntimeError(
                 f"this pipeline was started in process {self.started_in}, and its readers work "
-                f"only for that one: process {os.getpid()}, forked from it, needs a pipeline "
-                "of its own, with start_method 'fork' or 'spawn'"
+                f"only for that process: make a new pipeline in process {os.getpid()}, which was "
+                "forked from it, with start_method 'fork' or 'spawn'"
             )
 
     def close(self) -> None:
@@ -191,21 +192,20 @@ def reader_pipeline(
 ) -> ReaderPipeline:
     """Make a pipeline that reads `index` with `reader` and decodes with `decode`.
 
-    The factories call this; call it for a Reader of your own.
+    The factories call this; call it with a Reader of your own.
 
     Returns
     -------
     ReaderPipeline
         Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
-        outputs are named in its `output_names`: ``image`` (layout CHW, on the
-        device), ``row`` (int64) and ``valid`` (bool) on the CPU, the columns and targets asked for
-        on the device, and ``report`` (uint8) on the CPU. It never ends: count steps by
-        ``source.schedule``.
+        `output_names` are ``image`` (layout CHW, on the device), ``row`` (int64) and ``valid``
+        (bool) on the CPU, the requested columns and targets on the device, and ``report`` (uint8)
+        on the CPU. The pipeline never ends: count steps with ``source.schedule``.
 
     Raises
     ------
     TypeError
-        If an argument is of a wrong type, or the Reader cannot be sent to reader processes.
+        If an argument has a wrong type, or the Reader cannot be sent to reader processes.
     ValueError
         If the settings do not fit the data, e.g. a column has the name of another output.
     """
@@ -216,7 +216,7 @@ def reader_pipeline(
     peek, too_small = peek_first(source)
     if peek is not None:
         source.usual_size = peek.height, peek.width
-    if config.transform is not None:  # it may need room
+    if config.transform is not None:  # it may fail on empty images
         source.empty_size = source.usual_size
     of_targets = targets_nbytes(source, peek)
     if peek is not None:
@@ -253,7 +253,7 @@ def reader_pipeline(
 
 
 def _empty_pipeline(config: PipelineConfig, nbytes: int) -> ReaderPipeline:
-    """Make the pipeline, without a graph, for samples of about so many bytes."""
+    """Make the pipeline without a graph, for samples of about `nbytes` bytes."""
     ahead = config.prefetch or (1 if nbytes * config.batch_size > _LARGE_BATCH else 2)
     pipeline = ReaderPipeline(
         batch_size=config.batch_size,
@@ -275,7 +275,7 @@ def _outputs(
     config: PipelineConfig,
     targets: Sequence[str] = (),
 ) -> list[tuple[str, Any]]:
-    """Return names and DataNodes of the pipeline's outputs."""
+    """Return the names and DataNodes of the pipeline's outputs."""
     placed = [(name, nodes[PLACEMENT_SPECS[name].name]) for name in config.outputs]
     columns = [(name, nodes[COLUMN + name]) for name in config.columns]
     columns += [(name, nodes[TARGET + name]) for name in targets]
@@ -294,14 +294,14 @@ def _outputs(
         each = [fn.reinterpret(status, dtype=types.UINT8) for status in statuses]
         report = fn.cat(report, *each, axis=0)
         if on_gpu:
-            # Outputs alone: a CPU operator that waits for the GPU keeps the next batch waiting.
+            # Only for outputs: a CPU operator that waits for the GPU delays the next batch.
             valid, report = valid.cpu(), report.cpu()
     row = ("row", nodes["row"])
     return [("image", image), row, ("valid", valid), *others, ("report", report)]
 
 
 def _check_names(names: Sequence[str], **asked: Collection[str]) -> None:
-    """Raise ValueError if two outputs have one name; `asked` are those that can be renamed."""
+    """Raise ValueError if two outputs have one name; `asked` are the ones that can be renamed."""
     twice = {name for name in names if names.count(name) > 1}
     for what, own in asked.items():
         if taken := sorted(twice.intersection(own)):
@@ -309,7 +309,7 @@ def _check_names(names: Sequence[str], **asked: Collection[str]) -> None:
 
 
 class _Arrays(UserDict[str, Any]):
-    """The DataNodes that a decoder gets, by name; notes which it has used."""
+    """DataNodes passed to a decoder, by name; records which ones it uses."""
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
         super().__init__(nodes)

@@ -1,4 +1,4 @@
-"""Geometry of an image in the graph: turn, fill, resize, flip; linear or by nearest neighbour."""
+"""Geometry of an image in the graph: turn, fill, resize, flip; linear or nearest-neighbour."""
 
 from __future__ import annotations
 
@@ -32,35 +32,34 @@ def place(
     missing: float | None = None,
     finish: Finish | None = None,
 ) -> Decoded:
-    """Turn, fill, resize and flip the images, where the decoder has not.
+    """Turn, fill, resize and flip the images, unless the decoder has done so.
 
     Parameters
     ----------
     decoded : Decoded
         The images; if `finished`, they are flipped.
     nodes : mapping of str to DataNode
-        What the Source sends, of which this takes ``flip`` and those of
-        `readers.sampling.graph_arrays`, where they are sent. ``nearest`` needs a Reader that has
-        ``nearest``.
+        Nodes of the Source: ``flip`` and those of `readers.sampling.graph_arrays` are used, if
+        sent. ``nearest`` needs a Reader that sends ``nearest``.
     channels : int
         Channels of the images.
     config : PipelineConfig
-        Settings, of which this takes device, crop, sizes and flip.
+        Settings: device, crop, sizes and flip are used.
     select : callable
-        Takes the samples with such images from a node of all.
+        Selects the samples with such images from a node of all samples.
     interpolation : {"linear", "nearest"}
-        ``linear`` makes float32 of what is turned or resized. ``nearest`` keeps the type, and does
-        all in one step, exactly as `readers.targets.nearest.NearestPixels`.
+        ``linear`` turns and resizes to float32. ``nearest`` keeps the type and does everything in
+        one step, exactly like `readers.targets.nearest.NearestPixels`.
     missing : float, optional
-        Value of pixels outside the image; by default 0, but NaN for ``linear`` where
+        Value of pixels outside the image; by default 0, or NaN for ``linear`` with
         ``outside="fill"``.
     finish : tuple of (mean, std), optional
-        Applied on the way where that saves a pass over the images; then they are `finished`.
+        Applied here if that saves a pass over the images, which are then `finished`.
 
     Returns
     -------
     Decoded
-        With other images, of another type or layout.
+        With new images, possibly of another type or layout.
     """
     image, layout = decoded.image, decoded.layout or "HWC"
     flips = bool(config.flip) and not decoded.finished
@@ -87,7 +86,7 @@ def place(
         image = _resize(image, config.resized_to, part)
         decoded = decoded._replace(image=image, dtype="float32")
     if flips:
-        # After the resize, where there is less to copy; the filter is symmetric.
+        # After the resize there is less to copy, and the filter is symmetric.
         flags = select(nodes["flip"])
         image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
     return decoded._replace(image=image)
@@ -97,7 +96,7 @@ def permute(image: Any, layout: str, channels: int) -> Any:
     """Permute the axes from CHW to HWC, or from HWC to CHW."""
     axes = [2, 0, 1] if layout == "CHW" else [1, 2, 0]
     if channels == 1:
-        # The same bytes: no need to copy the frame.
+        # The bytes are the same, so the frame is not copied.
         return fn.reshape(image, src_dims=axes, layout=layout)
     return fn.transpose(image, perm=axes, output_layout=layout)
 
@@ -105,10 +104,10 @@ def permute(image: Any, layout: str, channels: int) -> Any:
 def _turn(
     decoded: Decoded, matrix: Any, inside: Any, config: PipelineConfig, missing: float | None
 ) -> Decoded:
-    """Resample to float32 pixels of the crop, or of its part inside the image; bilinear."""
+    """Resample to float32 pixels of the crop, or of its part inside the image, bilinearly."""
     size: Any = config.crop if inside is None else fn.cast(inside[2:4], dtype=types.FLOAT)
     outside = _number(missing) if config.outside == "fill" else float(missing or 0)
-    # Windows that are not turned lie inside the image: at its edges the last pixel has all weight.
+    # Windows that are not turned are inside the image: its edge pixels get all the weight.
     is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
     fill: dict[str, Any] = {"fill_value": outside} if is_turned else {}
     image = fn.warp_affine(
@@ -122,7 +121,7 @@ def _turn(
 
 
 def _fill(decoded: Decoded, inside: Any, config: PipelineConfig, missing: float | None) -> Decoded:
-    """Add what is missing of the crop around its part inside the image."""
+    """Pad the part of the crop inside the image to the whole crop."""
     image, dtype, value = decoded.image, decoded.dtype, _number(missing)
     if dtype != "float32" and not holds(np.iinfo(dtype), value):
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
@@ -156,7 +155,7 @@ def _resize_and_finish(
     flip: Any,
     finish: Finish | None,
 ) -> Decoded:
-    """Resize by the same filter on the CPU; flip, normalise and permute to CHW on the way."""
+    """Resize by the same filter on the CPU, and flip, normalise and permute to CHW on the way."""
     image, dtype = decoded.image, decoded.dtype
     if dtype == "uint16":
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
@@ -175,7 +174,7 @@ def _nearest(
     select: Callable[[Any], Any],
     missing: float | None,
 ) -> Decoded:
-    """Take the nearest pixels, turned, resized and flipped."""
+    """Take the nearest pixels of the turned, resized and flipped image."""
     shape = config.resized_to or config.crop or (1, 1)
     value = _constant(np.array([_number(missing)], np.float32))
     outside = select(fn.cast(value, dtype=types.FLOAT64))
@@ -188,7 +187,7 @@ def _nearest(
 
 
 def _zeros(shape: tuple[int, int]) -> Any:
-    """Add an array of zeros, uint8; as a NumPy array DALI would take it number by number."""
+    """Add zeros of uint8 made by an operator: DALI copies NumPy arrays number by number."""
     return types.Constant(0, dtype=types.UINT8, shape=shape, device="cpu")
 
 

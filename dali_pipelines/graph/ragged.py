@@ -1,4 +1,4 @@
-"""Outputs whose samples differ in size: left so for lists of arrays, or padded to one array."""
+"""Outputs whose samples differ in size: listed as arrays, or padded to one array."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dali_pipelines.values import holds
 from readers.targets.several import Targets
 
 SIZE = "size"
-"""Output of the sizes of padded images."""
+"""Name of the output with the sizes of padded images."""
 
 Named = tuple[str, Any]
 """Name and DataNode of an output."""
@@ -23,7 +23,7 @@ Named = tuple[str, Any]
 def listed_or_padded(
     outputs: list[Named], decoded: DecodedImages, targets: Targets, ragged: Ragged
 ) -> tuple[list[Named], frozenset[str]]:
-    """Return the outputs of a pipeline as the setting says, and the names of those to list.
+    """Return the outputs of a pipeline, padded if so set, and the names of those to list.
 
     ValueError if a target cannot be padded.
     """
@@ -39,20 +39,19 @@ def listed_or_padded(
 
 
 def padded(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named]:
-    """Pad the last two axes of outputs to the largest of the batch; add the size of the image.
+    """Pad the last two axes of outputs to the batch's largest; add the size of the image.
 
     Parameters
     ----------
     outputs : sequence of tuple
-        Those of a pipeline, the image first.
+        Outputs of a pipeline, the image first.
     outside : mapping of str to float
-        Names of the other outputs to pad, and values that they get beyond the sample; the image
-        gets 0.
+        Fill value beyond the sample for each other output to pad; the image is filled with 0.
 
     Returns
     -------
     list of tuple
-        The outputs, and `SIZE`, int32, shape (2,): height and width that the image has, on its
+        The outputs, and `SIZE`, int32, shape (2,): the image's own height and width, on its
         device.
     """
     (name, image), *others = outputs
@@ -70,13 +69,13 @@ def _pad(node: Any, value: float) -> Any:
 
 
 def check_padding(name: str, value: float, dtype: str) -> None:
-    """Raise ValueError if DALI cannot pad arrays of a type by a value: it has float32 for it."""
+    """Raise ValueError if DALI, whose fill values are float32, cannot pad a type with a value."""
     if dtype == "float64":
         raise ValueError(
-            f"{name!r} is float64, which DALI does not pad: give dtype='float32', or ragged='list'"
+            f"{name!r} is float64, which DALI does not pad: set dtype='float32', or ragged='list'"
         )
     if np.dtype(dtype).kind in "iu" and not holds(np.iinfo(dtype), value):
         raise ValueError(
-            f"outside={value!r} of {name!r} is not exact in float32, by which DALI pads: give "
-            "another number, as 0, or ragged='list'"
+            f"outside={value!r} of {name!r} is not exact in float32, DALI's type for padding: set "
+            "another number, such as 0, or ragged='list'"
         )

@@ -1,4 +1,4 @@
-"""Make the Source of a pipeline, peek at its first row, and add what it sends to the graph."""
+"""Make a pipeline's Source, peek at its first row, and add the Source's arrays to the graph."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from readers.worker.timeout import TimeLimit, within
 _CORNERS = np.integer, np.floating
 """Types of columns that place windows at pixels, or between them."""
 _MOST_UNANSWERED = 3
-"""Unanswered rows after which the server, and not one object, is taken for silent."""
+"""Unanswered rows after which the whole server is taken to be silent."""
 _PEEKS = 16
-"""Rows whose header is read before the pipeline is built, until one can be read."""
+"""Most rows whose headers are read before the pipeline is built, to find a readable one."""
 
 _REMOTE_THREADS = 16
-"""Samples of remote objects that a reader process reads at the same time by default."""
+"""Samples of remote objects that a reader process reads concurrently by default."""
 
 Result = TypeVar("Result")
 
 
 def check_index(index: Index) -> None:
-    """Raise TypeError if this is not an Index, but e.g. a path."""
+    """Raise TypeError if `index` is not an Index but, for example, a path."""
     if not isinstance(index, Index):
         what = repr(str(index)) if isinstance(index, str | os.PathLike) else "..."
         raise TypeError(f"expected an Index, such as Index.scan({what}), got {index!r}")
 
 
 def check_arguments(index: Index, reader: Reader, config: PipelineConfig) -> None:
-    """Raise TypeError if one of them is of a wrong type."""
+    """Raise TypeError if an argument has a wrong type."""
     check_index(index)
     if isinstance(reader, type):
         raise TypeError(f"expected a Reader, such as {reader.__name__}(), got the class itself")
@@ -61,12 +61,12 @@ def check_arguments(index: Index, reader: Reader, config: PipelineConfig) -> Non
 
 
 def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
-    """Make the Source that reads an Index with a Reader; ValueError if they do not fit."""
+    """Make the Source that reads an Index with a Reader; ValueError if the two do not fit."""
     parts = getattr(reader, "parts", ())
     if index.parts and not parts:
         raise ValueError(
             f"each row of the Index is a sample of {len(index.parts)} files "
-            f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use a "
+            f"({', '.join(index.parts)}), but {type(reader).__name__} reads one: use a "
             "ChannelsReader, or one of the factories, without hdus"
         )
     _check_window_size(index, config)
@@ -109,7 +109,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
 
 
 def places_of(config: PipelineConfig) -> Places:
-    """Return what finds the files of rows, by the settings of remote objects."""
+    """Return the Places that open the files of rows, with the settings for remote objects."""
     cache = None
     if config.cache is not None and config.cache_bytes is not None:
         cache = DiskCache(config.cache, config.cache_bytes)
@@ -119,8 +119,8 @@ def places_of(config: PipelineConfig) -> Places:
 def _read_threads(index: Index, config: PipelineConfig) -> int:
     if config.start_method == "fork" and config.num_read_processes and holds_urls(index.table):
         raise ValueError(
-            "start_method 'fork' cannot be used with URLs: the client of remote storage does not "
-            "work in forked processes; use 'forkserver', the default"
+            "start_method 'fork' does not work with URLs, as the client of remote storage fails in "
+            "forked processes: use 'forkserver', the default"
         )
     if config.num_read_processes == 0:
         return 1
@@ -128,20 +128,20 @@ def _read_threads(index: Index, config: PipelineConfig) -> int:
 
 
 def _check_window_size(index: Index, config: PipelineConfig) -> None:
-    """Raise ValueError if the rows are windows that the pipeline would not cut out."""
+    """Raise ValueError if the pipeline would cut other windows than those of the rows."""
     if index.window_size is None or (config.window, config.crop) == ("row", index.window_size):
         return
     height, width = index.window_size
     rows = f"the rows of the Index are windows of {height}x{width} (height x width)"
     if config.window != "row":
         raise ValueError(
-            f"{rows} at columns 'y' and 'x', and window {config.window!r} would show another part "
-            f"of each image: give window='row' and crop=({height}, {width}), or drop the columns "
-            "by Index(index.table.drop_columns(['y', 'x']))"
+            f"{rows} at columns 'y' and 'x', but window {config.window!r} would show another part "
+            f"of each image: set window='row' and crop=({height}, {width}), or drop the columns: "
+            "Index(index.table.drop_columns(['y', 'x']))"
         )
     crop = "x".join(map(str, config.crop or ()))
     raise ValueError(
-        f"{rows}, and crop {crop} would not have the same middle: give crop=({height}, {width}), "
+        f"{rows}, but crop {crop} would not have the same middle: set crop=({height}, {width}), "
         "or make the Index for the other size"
     )
 
@@ -151,8 +151,8 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
         if name not in index.table.column_names:
             raise ValueError(
                 f"window 'row' needs columns 'y' and 'x', the first row and column of each window, "
-                f"and the Index has no {name!r}: add them by Index.with_column, make a grid by "
-                "Index.each_window, or cutouts by dali-pipelines index --cutouts"
+                f"but the Index has no {name!r}: add them with Index.with_column, make a grid with "
+                "Index.each_window, or cutouts with dali-pipelines index --cutouts"
             )
     dtypes = [index.columns((name,)).dtype(name) for name in ("y", "x")]
     if not any(all(np.issubdtype(one, kind) for one in dtypes) for kind in _CORNERS):
@@ -162,8 +162,8 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
         )
     if dtypes[0].kind == "f" and config.dtype not in ("float32", "float16", "uint8"):
         raise ValueError(
-            f"dtype {config.dtype!r} gives the values as stored, and columns 'y' and 'x' are "
-            "floats, so windows are resampled: round these to integers, or choose float32 or uint8"
+            f"dtype {config.dtype!r} keeps the stored values, but columns 'y' and 'x' are floats, "
+            "so windows are resampled: round them to integers, or set dtype to float32 or uint8"
         )
     return "y", "x"
 
@@ -177,10 +177,11 @@ def _order(index: Index, config: PipelineConfig) -> Order | BlockOrder | Weighte
 
 
 def peek_first(source: Source) -> tuple[Peek | None, str | None]:
-    """Return the sizes of the first row that can be read, and why the crop does not fit into it.
+    """Return the sizes of the first readable row, and why the crop does not fit it, or None.
 
-    There are no sizes if none of the first few can be read: their readers report it. But if remote
-    storage cannot be reached, or does not answer for several, its ReadError is raised.
+    The sizes are None if none of the first few rows can be read: the readers report those errors.
+    But if remote storage cannot be reached, or does not answer for several rows, its ReadError is
+    raised.
     """
     largest = source.largest_window()
     try:
@@ -188,7 +189,7 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
             source.columns, lambda row: source.reader.peek(row, largest), source.read_timeout
         )
     except (OSError, TimeLimit) as error:
-        if nobody_answered(error):  # all other rows would wait as long
+        if nobody_answered(error):  # every other row would wait as long
             raise
         return None, None
     try:
@@ -199,25 +200,25 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
 
 
 def targets_nbytes(source: Source, peek: Peek | None) -> int:
-    """Return the bytes of the targets of such an image; 0 if that is unknown."""
+    """Return the bytes of the targets of such an image; 0 if unknown."""
     if peek is None or not source.targets:
         return 0
     size = peek.height, peek.width
     try:
         placement = source.placement(source.largest_window(), size, (False, False))
-    except ValueError:  # `peek_first` says why
+    except ValueError:  # `peek_first` returns the reason
         return 0
     return source.targets.nbytes(placement.shape)
 
 
 def turned_pixels(source: Source, peek: Peek | None) -> int:
-    """Return the most pixels that a turned window needs of such an image; 0 if that is unknown."""
+    """Return the most pixels that a turned window of such an image needs; 0 if unknown."""
     window = source.largest_window()
     if window is None or peek is None:
         return 0
     try:
         needed = window.within(peek.height, peek.width)
-    except ValueError:  # `peek_first` says why
+    except ValueError:  # `peek_first` returns the reason
         return 0
     return needed.height * needed.width
 
@@ -225,7 +226,7 @@ def turned_pixels(source: Source, peek: Peek | None) -> int:
 def first_readable(
     columns: Columns, look: Callable[[Row], Result], read_timeout: float | None
 ) -> tuple[Row, Result]:
-    """Return the first row that `look` can read, of a few, and its result; or raise its error."""
+    """Return the first of a few rows that `look` can read, and its result; or raise its error."""
     errors: list[Exception] = []
     unanswered = 0
     for number in range(min(_PEEKS, len(columns))):

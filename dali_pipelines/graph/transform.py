@@ -1,4 +1,4 @@
-"""The graph after decoding: place the image, own operators, normalise, permute to CHW."""
+"""Graph after decoding: place the image, add own operators, normalise, permute to CHW."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> DecodedImages:
     """Check the result of a decoder against the settings, and return it as that of all images.
 
-    `uses_flip` says whether the decoder has asked for the array ``flip``. TypeError if it is not a
-    Decoded; ValueError if the layout is unknown, or a finished image not what the settings ask for.
+    `uses_flip` is whether the decoder read the array ``flip``. TypeError if the result is not a
+    Decoded; ValueError if its layout is unknown, or a finished image does not match the settings.
     """
     if isinstance(decoded, Decoded):
         decoded = DecodedImages((decoded,), (config,))
@@ -57,7 +57,7 @@ def _check_one(decoded: Decoded, config: PipelineConfig, *, uses_flip: bool) -> 
         )
     if decoded.dtype != ("float32" if config.dtype == "float16" else config.dtype):
         raise ValueError(
-            f"the decoder returned finished=True, and {decoded.dtype} instead of "
+            f"the decoder returned finished=True with {decoded.dtype} instead of "
             f"dtype={config.dtype!r}: convert it in the decoder, or return finished=False"
         )
 
@@ -77,8 +77,8 @@ def transform(
     decoded : DecodedImages
         What `check_decoded` returns; its `outputs` are left out.
     nodes : mapping of str to DataNode
-        What the Source sends, of which this takes ``flip`` (int32, shape (2,): whether to flip
-        left-right and up-down) and those of `readers.sampling.graph_arrays`, where they are sent.
+        Nodes of the Source: ``flip`` (int32, shape (2,): whether to flip left-right and up-down)
+        and those of `readers.sampling.graph_arrays` are used, if sent.
     channels : int
         Channels of all images together.
     config : PipelineConfig
@@ -86,7 +86,7 @@ def transform(
     chance : Chance
         Random numbers for own operators.
     missing : float, optional
-        Value of pixels outside the image, where there are no own operators; by default that of
+        Value of pixels outside the image if there are no own operators; by default that of
         `config`.
 
     Raises
@@ -100,8 +100,8 @@ def transform(
     first, count = decoded.first, len(decoded.images)
     if first.finished and not MOVED.isdisjoint(nodes):
         raise ValueError(
-            "rotate, zoom and resize_shorter come before flips, mean and std, which this decoder "
-            "has applied, as do windows between pixels and outside='fill': return finished=False"
+            "rotate, zoom, resize_shorter, windows between pixels and outside='fill' come before "
+            "flips, mean and std, which this decoder has already applied: return finished=False"
         )
     of_each = channels // count
     if not config.has_own_operators:
@@ -113,8 +113,8 @@ def transform(
         return _by_time(image, decoded)
     if first.finished and (config.mean is not None or config.std is not None):
         raise ValueError(
-            "augment and transform come before mean and std, which this decoder has applied: "
-            "return finished=False if config.has_own_operators"
+            "augment and transform come before mean and std, which this decoder has already "
+            "applied: return finished=False if config.has_own_operators"
         )
     dtype = "uint8" if config.dtype == "uint8" else "float32"
 
@@ -181,9 +181,9 @@ def _made(
 
 
 def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], Any]) -> Any:
-    """Call `make` for the images of each element type, and merge what it returns.
+    """Call `make` for the images of each element type, and merge its results.
 
-    It also gets a function that takes the samples with such images from a node of all.
+    `make` also gets a function that selects the samples of that type from a node of all samples.
     """
     if decoded.other is None:
         return make(decoded, lambda node: node)
@@ -195,9 +195,9 @@ def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], 
 
 
 def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
-    """Normalise, convert to config.dtype and permute to CHW what is still to be."""
+    """Apply the remaining conversions: normalise, convert to config.dtype, permute to CHW."""
     image = placed.image
-    if config.dtype == "uint8" != placed.dtype:  # it was resampled, and is rounded
+    if config.dtype == "uint8" != placed.dtype:  # resampled, so it is rounded
         image = fn.cast(image, dtype=types.UINT8)
         return image if placed.layout == "CHW" else permute(image, "CHW", channels)
     if _is_done(placed, channels, config):
@@ -206,7 +206,7 @@ def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
     if placed.layout == "CHW":
         image = permute(image, "HWC", channels)
     if config.dtype == placed.dtype and config.dtype not in _NORMALISED:
-        # For the others the operator below is faster.
+        # For other dtypes the operator below is faster.
         return fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
     mean, std = mean_and_std(config, channels)
     return fn.crop_mirror_normalize(
@@ -219,11 +219,11 @@ def _is_done(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 
 
 def _check_dtype(dtype: str, config: PipelineConfig) -> None:
-    """Raise ValueError if decoded images of this dtype cannot become that of the settings."""
+    """Raise ValueError if decoded images of this dtype cannot become `config.dtype`."""
     if config.dtype not in (*_NORMALISED, dtype) or config.dtype == "uint8" != dtype:
         raise ValueError(
-            f"{dtype} images cannot be converted to {config.dtype}: choose float32, or for a "
-            "Reader of your own a decoder that keeps integers, as decode_array with stored does"
+            f"{dtype} images cannot be converted to {config.dtype}: choose float32; or, for a "
+            "Reader of your own, a decoder that keeps integers, like decode_array with stored"
         )
 
 

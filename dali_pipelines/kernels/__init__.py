@@ -1,1 +1,1 @@
-"""Kernels: one algorithm a file, one definition for every device."""
+"""Kernels: one algorithm per file, one definition for every device."""

@@ -12,7 +12,7 @@ from dali_pipelines.kernels.jit import njit
 
 @intrinsic
 def _pointer(_typing_context: Any, address: Any) -> Any:
-    """Return an address, an integer, as a ``void *``."""
+    """Convert an address, an integer, to a ``void *``."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
@@ -22,5 +22,5 @@ def _pointer(_typing_context: Any, address: Any) -> Any:
 
 @njit(inline="always")
 def array_at(address, shape, dtype):  # type: ignore[no-untyped-def]
-    """Return the C-contiguous array at an address, which does not own its memory."""
+    """Return a C-contiguous array over the memory at an address, without owning it."""
     return carray(_pointer(address), shape, dtype)

@@ -1,6 +1,6 @@
 """Intrinsics that numba lacks: loads and stores at an address, and bits as floats.
 
-For the CPU and for numba-cuda. They do not check bounds.
+They work on the CPU and in numba-cuda, and do not check bounds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 _WORD = ir.IntType(64)
 _GLOBAL = 1
-"""Number that LLVM has for the memory of a GPU that all of its threads share."""
+"""LLVM's number for the global memory of a GPU, which all threads share."""
 
 
 def _is_cuda(context: Any) -> bool:
@@ -24,8 +24,8 @@ def _is_cuda(context: Any) -> bool:
 def load_big_endian(typing_context: Any, address: Any) -> Any:
     """Load 8 bytes from any address as a big-endian uint64.
 
-    A GPU cannot load across the boundary of a word, so it loads two words: up to 15 bytes after the
-    address must be readable, and up to 7 before it.
+    A GPU cannot load across a word boundary and loads two words instead, so up to 15 bytes after
+    the address and up to 7 before it must be readable.
     """
     del typing_context
 
@@ -39,7 +39,7 @@ def load_big_endian(typing_context: Any, address: Any) -> Any:
         first = builder.bswap(builder.load(pair, align=8, typ=_WORD))
         behind = builder.gep(pair, [ir.Constant(_WORD, 1)], source_etype=_WORD)
         second = builder.bswap(builder.load(behind, align=8, typ=_WORD))
-        # Two shifts, since one by 64 is undefined.
+        # Two shifts, because one by 64 is undefined.
         rest = builder.sub(ir.Constant(_WORD, 63), bits)
         low = builder.lshr(builder.lshr(second, ir.Constant(_WORD, 1)), rest)
         return builder.or_(builder.shl(first, bits), low)
@@ -58,7 +58,7 @@ def load_big_endian_word(typing_context: Any, address: Any) -> Any:
         loaded = builder.load(source, align=4, typ=word)
         if not _is_cuda(context):
             return builder.bswap(loaded)
-        # One instruction; NVVM would make nine of it.
+        # One instruction; NVVM would emit nine.
         signature = ir.FunctionType(word, (word,))
         return builder.asm(signature, "prmt.b32 $0, $1, 0, 0x0123;", "=r,r", [loaded], False)
 
@@ -88,7 +88,7 @@ def leading_zeros_of_word(typing_context: Any, word: Any) -> Any:
 
 
 def _pointer(context: Any, builder: Any, address: Any, kind: ir.Type) -> Any:
-    """Make a pointer of an address; of global memory on a GPU, where that takes fewer registers."""
+    """Convert an address to a pointer; to global memory on a GPU, which takes fewer registers."""
     return builder.inttoptr(address, kind.as_pointer(_GLOBAL if _is_cuda(context) else 0))
 
 
@@ -166,14 +166,14 @@ def _multiplier(number: Any, kind: ir.Type, ptx: str, constraints: str) -> Any:
     return multiply
 
 
-# A GPU would fuse a product and a sum to one operation, which rounds once where a CPU rounds twice.
+# A GPU would fuse a product and a sum into one operation, and round once where a CPU rounds twice.
 product32 = _multiplier(types.float32, ir.FloatType(), "mul.rn.f32 $0, $1, $2;", "=f,f,f")
 product64 = _multiplier(types.float64, ir.DoubleType(), "mul.rn.f64 $0, $1, $2;", "=d,d,d")
 
 
 @intrinsic
 def quotient32(typing_context: Any, a: Any, b: Any) -> Any:
-    """Divide float32 by float32 by IEEE 754; Python's error for 0 would prevent vectors."""
+    """Divide float32 by float32 as in IEEE 754; Python's check for 0 would prevent vectors."""
     del typing_context, a, b
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -184,7 +184,7 @@ def quotient32(typing_context: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def quotient64(typing_context: Any, a: Any, b: Any) -> Any:
-    """Divide float64 by float64, as `quotient32` does."""
+    """Divide float64 by float64, like `quotient32`."""
     del typing_context, a, b
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:

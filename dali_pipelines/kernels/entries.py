@@ -1,7 +1,7 @@
-"""The kernels as C functions for DALI's numba operator, one sample per call.
+"""C functions of the kernels for DALI's numba operator, one sample per call.
 
-Compiled at first use and cached on disk; DALI's own wrapper compiles again in each process, which
-takes seconds. Imported when an operator is made, to keep numba out of the rest.
+They are compiled at first use and cached on disk; DALI's own wrapper would compile for seconds in
+each process. This module is imported only when an operator is made, as it imports numba.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SETUP = types.void(_AT, _AT, types.int32, _AT, _AT, types.int32, types.int32)
 
 
 class Entry(NamedTuple):
-    """The functions of a kernel for DALI's numba operator."""
+    """C functions of one kernel for DALI's numba operator."""
 
     run: Any
-    """numba's CFunc that computes a sample."""
+    """CFunc of numba that computes a sample."""
     setup: Any
-    """numba's CFunc that sets the shapes of a batch of outputs."""
+    """CFunc of numba that sets the output shapes of a batch."""
 
 
 def _compiled_once(make: Callable[..., Entry]) -> Any:
@@ -54,19 +54,19 @@ def _compiled_once(make: Callable[..., Entry]) -> Any:
 
 @_compiled_once
 def decode_entry(dtype: str) -> Entry:
-    """Return `decode_image` for an image of this element type: float32, uint8, int16 or int32."""
+    """Return `decode_image` for this element type of the image: float32, uint8, int16 or int32."""
     return Entry(_decode(np.dtype(dtype).type, 2 if dtype == "float32" else 0), _decode_setup())
 
 
 @_compiled_once
 def resize_entry(dtype: str) -> Entry:
-    """Return `resize` for an image of this element type: uint8 or float32."""
+    """Return `resize` for this element type of the image: uint8 or float32."""
     return Entry(_resize(np.dtype(dtype).type), _resize_setup())
 
 
 @_compiled_once
 def nearest_entry(dtype: str) -> Entry:
-    """Return `nearest` for an image of this element type."""
+    """Return `nearest` for this element type of the image."""
     return Entry(_nearest(np.dtype(dtype).type), _resize_setup())
 
 
@@ -252,9 +252,9 @@ def _choose_part() -> Any:
 
 @cache
 def _decode_setup() -> Any:
-    """Set the shapes of image and status: that of the first input and the planes, and (1,).
+    """Set the shape of the image from the first input and the planes, and of the status to (1,).
 
-    The image has shape (height, width, 1), or with several planes (planes, height, width).
+    The image has shape (height, width, 1), or (planes, height, width) with several planes.
     """
 
     @cfunc(_SETUP)
@@ -273,7 +273,7 @@ def _decode_setup() -> Any:
 
 @cache
 def _resize_setup() -> Any:
-    """Set the shape of the output: channels of the first input, (height, width) of the second."""
+    """Set the output shape: channels of the first input, (height, width) of the second."""
 
     @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
@@ -288,7 +288,7 @@ def _resize_setup() -> Any:
 
 @cache
 def _same_shape_setup() -> Any:
-    """Set the shape of the output: that of the first input, of three axes."""
+    """Set the output shape to the first input's, which has three axes."""
 
     @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
@@ -301,7 +301,7 @@ def _same_shape_setup() -> Any:
 
 
 def _part_setup() -> Any:
-    """Set the shape of the output: (4,)."""
+    """Set the output shape to (4,)."""
 
     @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
@@ -312,7 +312,7 @@ def _part_setup() -> Any:
 
 
 def _warp_setup() -> Any:
-    """Set the shape of the output: (1, height, width), of the second input."""
+    """Set the output shape to (1, height, width), from the second input."""
 
     @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""The decorators of the kernels, see `readers.cache.jit`: numba's, for CPUs and for GPUs."""
+"""Decorators of the kernels for CPUs and GPUs, see `readers.cache.jit`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def cuda_jit(
     function : callable
         The kernel.
     launch_bounds : (int, int), optional
-        Threads of its blocks, and how many blocks an SM has to run at a time: for so many, threads
-        get fewer registers.
+        Threads per block, and blocks that an SM must run concurrently, which limits the registers
+        per thread.
     """
     from numba import cuda
-    from numba.cuda.core import config  # it does not read the settings of numba itself
+    from numba.cuda.core import config  # numba-cuda has its own settings
 
     if function is None:
         return partial(cuda_jit, launch_bounds=launch_bounds)

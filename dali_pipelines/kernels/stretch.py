@@ -1,15 +1,15 @@
-"""Stretch pixels: unit, clip, curve, mean and std, clip again. See `dali_pipelines.stretch`.
+"""Stretch pixels: unit, clip, curve, mean and std, second clip. See `dali_pipelines.stretch`.
 
-`stretched` is what any device does with one pixel, `stretch_line` what a core of a CPU does with
-many: one loop for each curve, so that each becomes vectors. There are no calls of libm: its log1p
-takes 13 ns a pixel, the loops here take 0.1 (none), 0.2 (sqrt), 0.7 (log1p) and 1.2 ns (asinh) on
-one core with AVX-512, and twice that without.
+`stretched` computes one pixel on any device. On a CPU core `stretch_line` computes many, in one
+loop per curve, so that each loop becomes vectors. libm is not called: its log1p takes 13 ns per
+pixel, while these loops take 0.1 (none), 0.2 (sqrt), 0.7 (log1p) and 1.2 ns (asinh) on one core
+with AVX-512, and twice as long without.
 
 Notes
 -----
-All is float32. `log1p32` and `asinh32` are within 1.5e-7 of the true value, relatively: every
-seventh float32 was tried, the tests try every 1009th. The polynomial is that of `logf` in Moshier's
-Cephes library.
+All arithmetic is float32. `log1p32` and `asinh32` have a relative error of at most 1.5e-7: every
+seventh float32 was tried once, and the tests try every 1009th. The polynomial is that of `logf` in
+Moshier's Cephes library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST = np.float32(3.4028235e38)
 
 @njit
 def constants(parameters):  # type: ignore[no-untyped-def]
-    """Load the parameters once, as a tuple of float32: loads in the loop would prevent vectors."""
+    """Load the parameters as a tuple of float32, once: loads in the loop would prevent vectors."""
     return (
         np.float32(parameters[KIND]),
         np.float32(parameters[SCALE]),
@@ -79,19 +79,19 @@ def constants_at(address):  # type: ignore[no-untyped-def]
 
 @njit
 def stretched(value, parameters):  # type: ignore[no-untyped-def]
-    """Stretch one pixel, on a GPU; on a CPU prefer `stretch_line`.
+    """Stretch one pixel on a GPU; on a CPU prefer `stretch_line`.
 
     Parameters
     ----------
     value : float32
-        In the units that `dali_pipelines.stretch.Stretch` takes.
+        Pixel in the units that `dali_pipelines.stretch.Stretch` expects.
     parameters : tuple of float32 or ndarray, shape (NUM_PARAMETERS,), float32 or float64
         From `constants`, `constants_at` or `Stretch.parameters`.
 
     Returns
     -------
     float32
-        NaN for NaN.
+        NaN if `value` is NaN.
     """
     fields = constants(parameters)
     kind = int(fields[KIND])
@@ -109,12 +109,12 @@ def stretched(value, parameters):  # type: ignore[no-untyped-def]
 
 @njit
 def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
-    """Stretch pixels in place, each as `stretched` does.
+    """Stretch pixels in place, each like `stretched`.
 
     Parameters
     ----------
     line : ndarray, shape (pixels,), float32
-        Of any stride; it is fastest without gaps.
+        Pixels with any stride; without gaps is fastest.
     parameters : ndarray, shape (NUM_PARAMETERS,), float32 or float64
         From `Stretch.parameters`.
     """
@@ -149,7 +149,7 @@ def _finished(x, fields):  # type: ignore[no-untyped-def]
 
 @njit
 def _clipped(x, low, high):  # type: ignore[no-untyped-def]
-    x = low if x < low else x  # comparisons, as min and max would drop NaN
+    x = low if x < low else x  # min and max would drop NaN
     return high if x > high else x
 
 
@@ -160,15 +160,15 @@ def log1p32(x):  # type: ignore[no-untyped-def]
     Notes
     -----
     1 + x is ``2**power * (1 + f)`` with f between sqrt(1/2) - 1 and sqrt(2) - 1. The rounding error
-    of 1 + x is added to f, which therefore is x itself for small x.
+    of 1 + x is added to f, which for small x is therefore x itself.
     """
     one = np.float32(1)
     u = one + x
     bits = bits_of_float32(u)
-    # Each step converts to 32 bits: numba's integers grow to 64, which need twice the vectors.
+    # Each step converts to 32 bits: numba widens integers to 64 bits, which need twice the vectors.
     power = np.int32(np.int32(bits - np.int32(0x3F3504F3)) >> np.int32(23))
     mantissa = float32_of_bits(np.int32(bits - np.int32(power << np.int32(23))))
-    # 2**-power; 2**-128 is 0 here, where there is no rounding error.
+    # 2**-power; 2**-128 becomes 0, as there is no rounding error to scale.
     shift = power if power < np.int32(127) else np.int32(127)
     down = float32_of_bits(np.int32(np.int32(0x3F800000) - np.int32(shift << np.int32(23))))
     result = _logarithm((mantissa - one) + (x - (u - one)) * down, power)
@@ -197,7 +197,7 @@ def _logarithm(f, power):  # type: ignore[no-untyped-def]
     p = p * f + np.float32(-2.4999993993e-1)
     p = p * f + np.float32(3.3333331174e-1)
     square = f * f
-    # log 2 in two parts, of which the large one times a power is exact.
+    # log 2 as the sum of two parts; the product of the large one and a power is exact.
     number = np.float32(power)
     small = p * f * square + number * np.float32(-2.12194440e-4) - np.float32(0.5) * square
     return (f + small) + number * np.float32(0.693359375)
@@ -216,8 +216,8 @@ def asinh32(x):  # type: ignore[no-untyped-def]
 
     Notes
     -----
-    ``sign(x) log1p(abs(x) + x**2 / (1 + sqrt(1 + x**2)))``; where the square would overflow,
-    ``log(2 abs(x))``.
+    ``sign(x) log1p(abs(x) + x**2 / (1 + sqrt(1 + x**2)))``, or ``log(2 abs(x))`` where the square
+    would overflow.
     """
     one = np.float32(1)
     size = abs(x)

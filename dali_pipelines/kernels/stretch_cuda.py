@@ -1,4 +1,4 @@
-"""Stretch a batch of images on a GPU, see `stretch`. Arrays are passed as addresses."""
+"""Stretch a batch of images on a GPU; see `stretch`. Arrays are passed as addresses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dali_pipelines.kernels.stretch import constants_at, stretched
 from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
 
 THREADS = 256
-"""Threads of a block."""
+"""Threads per block."""
 TILE = 4096
-"""Values that a block writes."""
+"""Values per block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a batch: addresses on the device, and its size."""
+    """Image of a batch: addresses on the device, and its size."""
 
     out: int
     image: int
     values: int
-    """Pixels times channels."""
+    """Number of values: pixels times channels."""
 
 
 _NUM_FIELDS = len(fields(Image))
@@ -36,12 +36,12 @@ OUT, IMAGE, VALUES = range(_NUM_FIELDS)
 
 
 def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch."""
+    """Return the table of a batch, one row per image."""
     return np.array([astuple(image) for image in images], np.int64)
 
 
 def tiles(images: Sequence[Image]) -> int:
-    """Return the blocks that the largest image takes."""
+    """Return the number of blocks for the largest image."""
     return max(-(-image.values // TILE) for image in images)
 
 
@@ -56,7 +56,7 @@ def stretch_images(table, channels, parameters):  # type: ignore[no-untyped-def]
     channels : int
         Channels of each image.
     parameters : int
-        Address of float64, shape (channels, NUM_PARAMETERS), of `Stretch.parameters`.
+        Address of the `Stretch.parameters`, float64, shape (channels, NUM_PARAMETERS).
     """
     row = table + 8 * _NUM_FIELDS * cuda.blockIdx.y
     out, image = load_int64(row + 8 * OUT), load_int64(row + 8 * IMAGE)

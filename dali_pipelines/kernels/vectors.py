@@ -1,6 +1,6 @@
-"""LLVM's vectors, which numba lacks: a slot of 32 bits or a word of 64 bits for each tile.
+"""LLVM's vectors, which numba lacks, with a slot of 32 bits or a word of 64 bits for each tile.
 
-How they are computed with depends on the CPU: `FORMS` lists what each form needs and uses.
+Their instructions depend on the CPU: `FORMS` lists what each form needs and uses.
 """
 
 from __future__ import annotations
@@ -15,37 +15,38 @@ from numba.core.codegen import get_host_cpu_features
 
 @dataclass(frozen=True)
 class Form:
-    """Vectors of a CPU, and the instructions for what LLVM's own code cannot say."""
+    """Vectors of a CPU, and instructions that LLVM's own operations do not cover."""
 
     name: str
     features: tuple[str, ...]
-    """Features that the CPU must have, by LLVM's names."""
+    """Features that the CPU must have, in LLVM's names."""
     slots: int
-    """32-bit slots of a vector."""
+    """32-bit slots per vector."""
     left: str
-    """Shift of slots, each by its own count; 0 for counts from 32 on, where LLVM's is undefined."""
+    """Instruction that shifts slots, each by its own count; counts from 32 on give 0, where LLVM's
+    shift is undefined."""
     right: str
     left_words: str
-    """Shift of words, each by its own count."""
+    """Instruction that shifts words, each by its own count."""
 
 
 _512, _256 = "llvm.x86.avx512.ps{}.512", "llvm.x86.avx2.ps{}.256"
 FORMS = (
-    # BW shuffles bytes.
+    # +avx512bw: shuffles of bytes.
     Form("AVX-512", ("+avx512f", "+avx512bw"), 16, *map(_512.format, ("llv.d", "rlv.d", "llv.q"))),
     Form("AVX2", ("+avx2",), 8, *map(_256.format, ("llv.d", "rlv.d", "llv.q"))),
     Form("no vectors", (), 8, "", "", ""),
 )
-"""From the fastest to the one that any CPU can use."""
+"""All forms, from the fastest to the one that every CPU can use."""
 
 
 def form_of(features: str) -> Form:
-    """Return the form of a CPU that has these features, a list such as "+avx2,-avx512f"."""
+    """Return the form for a CPU with these features, a list such as "+avx2,-avx512f"."""
     return next(form for form in FORMS if set(form.features) <= set(features.split(",")))
 
 
 FORM = form_of(get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES)
-"""Of the CPU for which numba compiles. NUMBA_CPU_FEATURES is part of the key of its cache."""
+"""Form of the CPU for which numba compiles. NUMBA_CPU_FEATURES is part of numba's cache key."""
 HAS_VECTORS = bool(FORM.features)
 SLOTS = FORM.slots
 
@@ -72,61 +73,61 @@ def _call(builder: Any, name: str, result: ir.Type, *args: Any) -> Any:
 
 
 def left(builder: Any, numbers: Any, by: Any) -> Any:
-    """Shift slots or words to the left; all their bits are lost from their size on."""
+    """Shift slots or words to the left; counts of their size or more clear all bits."""
     name = FORM.left if numbers.type == SLOTS_OF_VECTOR else FORM.left_words
     return _call(builder, name, numbers.type, numbers, by)
 
 
 def right(builder: Any, numbers: Any, by: Any) -> Any:
-    """Shift slots to the right, filling with zeros."""
+    """Shift slots to the right and fill with zeros."""
     return _call(builder, FORM.right, SLOTS_OF_VECTOR, numbers, by)
 
 
 def smaller(builder: Any, a: Any, b: Any) -> Any:
-    """Return the smaller of each two slots, unsigned."""
+    """Return the smaller slot of each pair, unsigned."""
     return _call(builder, f"llvm.umin.v{SLOTS}i32", SLOTS_OF_VECTOR, a, b)
 
 
 def larger(builder: Any, a: Any, b: Any) -> Any:
-    """Return the larger of each two slots, unsigned."""
+    """Return the larger slot of each pair, unsigned."""
     return _call(builder, f"llvm.umax.v{SLOTS}i32", SLOTS_OF_VECTOR, a, b)
 
 
 def highest(builder: Any, numbers: Any) -> Any:
-    """Return the highest of words, signed."""
+    """Return the highest word, signed."""
     return _call(builder, f"llvm.vector.reduce.smax.v{SLOTS // 2}i64", WORD, numbers)
 
 
 def floats(builder: Any, numbers: Any) -> Any:
-    """Return the bits of slots, signed, converted to float32."""
+    """Convert slots, signed, to float32 and return their bits."""
     return builder.bitcast(builder.sitofp(numbers, _FLOATS), SLOTS_OF_VECTOR)
 
 
 def any_of(builder: Any, bits: Any) -> Any:
-    """Return whether any bit is set that a comparison made."""
+    """Return whether a comparison set any bit."""
     flags = ir.IntType(bits.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(bits, flags), ir.Constant(flags, 0))
 
 
 def filled(builder: Any, word: Any) -> Any:
-    """Return words that are all equal to one."""
+    """Return a vector of words that all equal one word."""
     first = builder.insert_element(words(0), word, ir.Constant(_SLOT, 0))
     order = ir.Constant(ir.VectorType(_SLOT, SLOTS // 2), [0] * (SLOTS // 2))
     return builder.shuffle_vector(first, first, order)
 
 
 def shuffled(builder: Any, a: Any, b: Any, order: str) -> Any:
-    """Choose four slots from each 128 bits of two vectors: 0 to 3 are those of `a`, 4 to 7 of `b`.
+    """Choose four slots from each 128 bits of two vectors: 0 to 3 are from `a`, 4 to 7 from `b`.
 
-    Instructions that cross 128 bits take longer.
+    Instructions that cross 128 bits are slower.
     """
     places = [int(place) % 4 + int(place) // 4 * SLOTS for place in order]
     chosen = [first + place for first in range(0, SLOTS, 4) for place in places]
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SLOT, SLOTS), chosen))
 
 
-# Two vectors of words belong to one of slots. With shuffles inside 128 bits, tiles whose words are
-# 0 1 2 3 and 4 5 6 7 have the slots 0 1 4 5 2 3 6 7.
+# Each vector of slots corresponds to two vectors of words. As shuffles stay within 128 bits, tiles
+# whose words are 0 1 2 3 and 4 5 6 7 have the slots 0 1 4 5 2 3 6 7.
 
 
 def halves(builder: Any, pair: list[Any], *, high: bool) -> Any:
@@ -136,21 +137,21 @@ def halves(builder: Any, pair: list[Any], *, high: bool) -> Any:
 
 
 def widened(builder: Any, low: Any, high: Any) -> list[Any]:
-    """Return two vectors of words, made of slots."""
+    """Return two vectors of words made of slots."""
     pair = (shuffled(builder, low, high, order) for order in ("0415", "2637"))
     return [builder.bitcast(some, WORDS_OF_VECTOR) for some in pair]
 
 
 def tile_of_slot(slot: int) -> int:
-    """Return the place of a slot's word in the two vectors of words."""
+    """Return the index of a slot's word in the two vectors of words."""
     group, place = divmod(slot, 4)
     return 2 * group + place % 2 + place // 2 * (SLOTS // 2)
 
 
 def load_words(builder: Any, at: Any) -> Any:
-    """Load 8 big-endian bytes from each position, given in bits; the first 57 bits count.
+    """Load 8 big-endian bytes from each position in bits; the first 57 bits are valid.
 
-    One by one: the instruction that gathers is slower on many CPUs.
+    They are loaded one by one: the gather instruction is slower on many CPUs.
     """
     addresses = builder.lshr(at, words(3))
     found: Any = ir.Constant(WORDS_OF_VECTOR, ir.Undefined)
@@ -163,7 +164,7 @@ def load_words(builder: Any, at: Any) -> Any:
 
 
 def store_columns(builder: Any, rows: list[Any], address: Any, pitch: int) -> None:
-    """Store eight vectors of slots so that those of each tile are together, `pitch` bytes apart."""
+    """Store eight vectors of slots so that each tile's slots are together, `pitch` bytes apart."""
     fours = [_transposed(builder, rows[:4]), _transposed(builder, rows[4:])]
     for slot in range(SLOTS):
         first, place = slot // 4 * 4, slot % 4
@@ -175,7 +176,7 @@ def store_columns(builder: Any, rows: list[Any], address: Any, pitch: int) -> No
 
 
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Transpose each four times four slots."""
+    """Transpose each block of four by four slots."""
     a, b, c, d = rows
     low = [shuffled(builder, first, second, "0415") for first, second in ((a, b), (c, d))]
     high = [shuffled(builder, first, second, "2637") for first, second in ((a, b), (c, d))]

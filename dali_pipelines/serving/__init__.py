@@ -1,1 +1,1 @@
-"""The preprocessing of a Loader as a function of contents, saved beside a model, and in Triton."""
+"""Preprocessing of a Loader as a function of contents, saved beside a model, and in Triton."""

@@ -1,4 +1,4 @@
-"""Bytes, paths and arrays as rows, which Readers read like those of an Index."""
+"""Bytes, paths and arrays as rows that Readers read like rows of an Index."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from readers.npy import NpyReader
 from readers.places.memory import MemoryPlaces
 
 WHOLE = "path"
-"""Name of the main file of a sample, beside its parts, as in an Index."""
+"""Name of the main file of a sample, in addition to its parts, as in an Index."""
 _NAME = "content"
-"""Name of each file in messages of Readers, which cannot know its number in a request; files of
-parts add theirs, as those of a sample must differ."""
+"""Name of each file in messages of Readers, which cannot know its number in a request. Files of
+parts append their part, as the files of a sample must differ in name."""
 
 
 class Contents(Columns):
-    """The contents of one call as rows; rows after the last content cannot be read.
+    """Contents of one call as rows; rows after the last content cannot be read.
 
     Parameters
     ----------
     parts : sequence of str
-        Names of the parts, for samples of several files.
+        Names of the parts, for samples of several files; empty for single files.
     reader : Reader
         Reader of the rows, which determines the format of images in arrays.
     """
@@ -48,14 +48,14 @@ class Contents(Columns):
     def hold(
         self, contents: Sequence[Any], rejected: Mapping[int, str] | None = None, first: int = 0
     ) -> None:
-        """Set the contents, and the reasons of those that are rejected already.
+        """Set the contents, and the reasons of those that are already rejected.
 
-        `first` is the number of the first one in messages.
+        `first` is the number of the first content in messages.
 
         Raises
         ------
         TypeError
-            If one is neither bytes nor a path nor an array, nor, with parts, a mapping to these.
+            If a content is not bytes, a path or an array, nor, with parts, a mapping to these.
         """
         self._rows = [self._row(k, first + k, one) for k, one in enumerate(contents)]
         self._rejected = rejected or {}
@@ -64,7 +64,7 @@ class Contents(Columns):
         return len(self._rows)
 
     def row(self, number: int) -> Row:
-        """Return a content for a Reader. ReadError if it is rejected, or after the last one."""
+        """Return a content for a Reader. ReadError if it is rejected or after the last one."""
         if number >= len(self._rows):
             raise ReadError(_NAME, "it does not exist", row=number)
         if number in self._rejected:
@@ -119,12 +119,12 @@ class Contents(Columns):
 
 
 def encoded(image: NDArray[Any], reader: Reader) -> bytes:
-    """Encode an image in the format of a Reader, without compression: .npy, PNM, or FITS.
+    """Encode an image in the format of a Reader, uncompressed: .npy, PNM or FITS.
 
     Raises
     ------
     ValueError
-        If the format cannot store such an image.
+        If the format cannot store the image.
     """
     if isinstance(reader, ChannelsReader):
         reader = reader.reader
@@ -138,7 +138,7 @@ def encoded(image: NDArray[Any], reader: Reader) -> bytes:
         from astropy.io import fits
 
         if image.ndim < 2:
-            raise ValueError(f"an image must have two axes or more, got {image.ndim}")
+            raise ValueError(f"an image must have at least two axes, got {image.ndim}")
         try:
             fits.PrimaryHDU(image).writeto(file)
         except KeyError:

@@ -1,4 +1,4 @@
-"""Conversion of settings to plain values of TOML, and back.
+"""Conversion of settings to plain values of TOML and back.
 
 A dataclass becomes a table with ``class``, its import name ``module:name``, and its fields; a
 function becomes a table with ``function``, its import name. Calibration tables are separate files.
@@ -26,7 +26,7 @@ _TABLES = PointingTable, CorrectionTable
 
 
 def encoded(name: str, value: Any) -> Any:
-    """Convert a setting to a plain value; `name` is for messages.
+    """Convert a setting to a plain value; `name` appears in messages.
 
     Raises
     ------
@@ -85,14 +85,14 @@ def decoded(value: Any, folder: Path) -> Any:
 
 
 def import_name(name: str, value: Any) -> str:
-    """Return the import name of a function or class. ValueError if others cannot import it."""
+    """Return the import name of a function or class. ValueError if it cannot be imported."""
     module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if module is None or own is None:
         raise ValueError(
             f"{name} is a {type(value).__name__}, which cannot be saved: use a function or a "
             "dataclass that a module defines"
         )
-    if getattr(dali_pipelines, own, None) is value:  # as it is documented
+    if getattr(dali_pipelines, own, None) is value:  # its documented name
         return f"{dali_pipelines.__name__}:{own}"
     found = f"{module}:{own}"
     try:
@@ -108,7 +108,7 @@ def import_name(name: str, value: Any) -> str:
 
 
 def imported(name: str) -> Any:
-    """Import an object by its ``module:name``. Raises ImportError."""
+    """Import an object by its ``module:name``; ImportError if that fails."""
     try:
         importlib.import_module(name.partition(":")[0])
         return pkgutil.resolve_name(name)

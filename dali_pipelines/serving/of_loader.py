@@ -1,4 +1,4 @@
-"""The Preprocessor of a Loader, with explicit settings for facts from its Index."""
+"""Preprocessor of a Loader, with settings in place of values from its Index."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def preprocessor_of(
     index : Index
         Index of the Loader.
     settings : mapping
-        Keywords that the Loader gives to its factory.
+        Keywords that the Loader passes to its factory.
     **changes
-        Keywords of the Preprocessor that replace these.
+        Keywords of the Preprocessor that replace those of the Loader.
     """
     rest = OF_ROWS | OF_A_RUN | {"mode"}
     given = {name: one for name, one in settings.items() if name not in rest} | changes
     if given.get("random_area") is not None:
         raise ValueError(
-            "random_area is random, and a Preprocessor is not: replace it, for example by "
+            "random_area is random, and a Preprocessor is not: replace it, for example with "
             "loader.preprocessor(random_area=None, resize=None, resize_shorter=256, crop=224)"
         )
     config = PipelineConfig(
@@ -64,7 +64,7 @@ def preprocessor_of(
 def _of_columns(
     factory: Callable[..., Any], index: Index, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return settings in place of the columns ``hdu`` and ``plane``."""
+    """Return settings that replace the columns ``hdu`` and ``plane``."""
     found: dict[str, Any] = {}
     for column, setting in (("hdu", "hdu"), ("plane", "planes")):
         if given.get(setting) is not None or (value := _only_value(index, column)) is None:
@@ -76,27 +76,27 @@ def _of_columns(
             found[setting] = value
         else:
             raise ValueError(
-                f"column {column!r} of the Index is {value} in each row, a Preprocessor does not "
-                f"have an Index, and {title(factory)} does not have a setting {setting!r}: add it"
+                f"column {column!r} of the Index is {value} in each row, but a Preprocessor has no "
+                f"Index, and {title(factory)} has no setting {setting!r}: add that setting to it"
             )
     return found
 
 
 def _only_value(index: Index, column: str) -> int | None:
-    """Return the value of a column like ``hdu``, the same in all rows and parts; None without one.
+    """Return the single value of a column like ``hdu`` in all rows and parts; None if absent.
 
     ValueError if there are several values.
     """
     names = [f"{column}_{part}" for part in index.parts] or [column]
     names = [name for name in names if name in index.table.column_names]
     values = {one for name in names for one in pc.unique(index.table[name]).to_pylist()}
-    if index.parts:  # missing files have none
+    if index.parts:  # null for missing files
         values -= {None}
     if len(values) > 1:
         several = ", ".join(map(str, sorted(values - {None})[:3]))
         raise ValueError(
-            f"column {column!r} of the Index has several values ({several}, ...), and a "
-            f"Preprocessor does not have an Index: pass {'hdu' if column == 'hdu' else 'planes'}="
+            f"column {column!r} of the Index has several values ({several}, ...), but a "
+            f"Preprocessor has no Index: pass {'hdu' if column == 'hdu' else 'planes'}="
             "to preprocessor()"
         )
     return next(iter(values), None)

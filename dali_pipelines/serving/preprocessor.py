@@ -1,4 +1,4 @@
-"""The images of a Loader in mode ``eval``, from bytes instead of the rows of an Index."""
+"""Images of a Loader in mode ``eval``, made from bytes instead of the rows of an Index."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ OF_A_RUN = frozenset(
 """Settings of the order of rows and of how they are read."""
 
 _NOWHERE = "/dev/null/content"
-"""A path that cannot exist, for the rows of a graph that is not in a call."""
+"""Path that cannot exist, for the rows of a graph outside calls."""
 _NAMED = 5
 """Most rejected contents in a message."""
 _SIZES = (1024, 1088), (1088, 1024)
-"""Two image sizes (height, width): output axes that differ between them depend on the image. They
-leave room for what a transform cuts out."""
+"""Two image sizes (height, width). Output axes that differ between them depend on the image; the
+difference leaves room for cuts by a transform."""
 
 
 class PreprocessError(ValueError):
-    """Some contents of a call cannot be read.
+    """Error raised if some contents of a call cannot be read.
 
     Parameters
     ----------
     rejected : mapping of int to str
-        Reason by number of the content in the call, counted from 0.
+        Reason for each rejected content, by its number in the call, counted from 0.
     """
 
     def __init__(self, rejected: Mapping[int, str]) -> None:
@@ -87,27 +87,27 @@ class Preprocessor:
     Parameters
     ----------
     factory : callable
-        The factory of the Loader: `fits_pipeline`, `aia_pipeline`, `jpeg_pipeline`,
-        `npy_pipeline`, or your own.
+        Factory of the Loader: `fits_pipeline`, `aia_pipeline`, `jpeg_pipeline`, `npy_pipeline`,
+        or your own.
     max_batch : int
-        Most contents that pass through the graph together; a longer call takes several passes.
+        Most contents that pass through the graph together; longer calls take several passes.
     device_id : int, optional
         CUDA device, or None for the CPU.
     framework : {"torch", "jax", "numpy", "cupy", "dlpack"}
-        Type of the arrays, as for the Loader.
+        Type of the arrays, as in the Loader.
     num_threads : int
         DALI's threads for operators on the CPU.
     parts, offsets : sequence of str
-        For samples of several files, see `Index.group`: the names of the channels, and the offsets
-        in time of a sequence.
+        Names of the channels, and time offsets of a sequence, for samples of several files; see
+        `Index.group`.
     **settings
         Keywords of the factory that affect images: crop, resize, mean, std, dtype, hdus, transform,
-        ... Random ones have no effect, as in mode ``eval``.
+        and so on. Random ones have no effect, as in mode ``eval``.
 
     Raises
     ------
     TypeError
-        If the factory does not have a setting, or the setting is not for contents.
+            If the factory lacks a setting, or the setting does not apply to contents.
     ValueError
         If settings contradict each other, or need an Index.
 
@@ -163,7 +163,7 @@ class Preprocessor:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._graphs: dict[int, ReaderPipeline] = {}
-        self._process = os.getpid()  # last, as another thread may look at it
+        self._process = os.getpid()  # last: other threads may check it
 
     def __call__(
         self, contents: Iterable[Any], *, bad_sample: Literal["raise", "skip"] = "raise"
@@ -176,16 +176,16 @@ class Preprocessor:
             Any number of contents. Each is the bytes of a file, its path or URL, or an array:
             encoded bytes as uint8 with one axis, or an image as files of the format store it. For
             `jpeg_pipeline` such an image is uint8 or uint16, shape (height, width) or (height,
-            width, 3). A sample of several files is a mapping from the names in `files` to these; a
-            missing file is left out, or None.
+            width, 3). A sample of several files is a mapping from the names in `files` to contents;
+            a missing file is left out, or None.
         bad_sample : {"raise", "skip"}
-            Raise PreprocessError if a content cannot be read, or leave it out.
+            Raise PreprocessError if a content cannot be read, or skip that content.
 
         Returns
         -------
         dict
-            A batch as of the Loader: ``image`` and the other outputs of the factory, ``row``, the
-            number of each content in the call, int64, and ``valid``, all True. With ``skip`` also
+            Batch as from the Loader: ``image`` and the other outputs of the factory; ``row``, the
+            number of each content in the call, int64; and ``valid``, all True. With ``skip`` also
             ``rejected``, a dict from the number of each rejected content to the reason.
 
         Raises
@@ -195,14 +195,14 @@ class Preprocessor:
         RuntimeError
             If the Preprocessor is closed, or uses a GPU and this process was forked.
         TypeError
-            If a content is neither bytes nor a path nor an array.
+            If a content is not bytes, a path or an array.
         ValueError
             If images differ in size, without crop, resize or `ragged`.
         """
         single = bytes | bytearray | memoryview | str | os.PathLike | Mapping | io.IOBase
         if isinstance(contents, single):
             raise TypeError(
-                f"expected several contents, as [content], got {type(contents).__name__}"
+                f"expected several contents, such as [content], got {type(contents).__name__}"
             )
         if bad_sample not in ("raise", "skip"):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
@@ -210,7 +210,7 @@ class Preprocessor:
         starts = range(0, len(contents) or 1, self.max_batch)
         if len(starts) > 1 and self.settings.get("ragged") == "pad":
             raise ValueError(
-                "ragged='pad' pads images to the largest of a batch: give at most max_batch="
+                "ragged='pad' pads images to the largest of a batch: pass at most max_batch="
                 f"{self.max_batch} contents, got {len(contents)}"
             )
         rejected: dict[int, str] = {}
@@ -225,14 +225,14 @@ class Preprocessor:
         return joined if bad_sample == "raise" else {**joined, "rejected": rejected}
 
     def image(self, content: Any) -> Array:
-        """Return the image of one content, shape (C, height, width). Raises like a call.
+        """Return the image of one content, shape (C, height, width). Raises the errors of a call.
 
-        This is a transform for a Dataset of PyTorch.
+        Use it as a transform of a PyTorch Dataset.
         """
         return self([content])["image"][0]
 
     def build(self) -> None:
-        """Build the graphs for all batch sizes, which the first calls do otherwise."""
+        """Build the graphs for all batch sizes in advance; otherwise the first calls build them."""
         size = 1
         while size < self.max_batch:
             self._preprocessed([], 0, size)
@@ -328,7 +328,7 @@ class Preprocessor:
         path : path
             The TOML file, in one folder with its calibration tables.
         max_batch, device_id, framework, num_threads : optional
-            As for the class.
+            See the class.
 
         Raises
         ------
@@ -338,7 +338,7 @@ class Preprocessor:
             If a file cannot be read.
         ValueError
             If the file is of another kind, was changed after it was saved, or was saved by a
-            release that makes other images.
+            release with other results.
         """
         return cls(
             **saved.load(path),
@@ -378,13 +378,13 @@ class Preprocessor:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of this process for the graphs."""
+        """Hold this process's lock on the graphs."""
         if self._process != os.getpid():
             if self.device_id is not None:
                 raise RuntimeError(
-                    f"this Preprocessor was made in process {self._process}, and process "
-                    f"{os.getpid()}, forked from it, cannot use CUDA: start processes by 'spawn' "
-                    "or 'forkserver'"
+                    f"this Preprocessor was made in process {self._process} and cannot use CUDA in "
+                    f"process {os.getpid()}, which was forked from it: start processes with "
+                    "'spawn' or 'forkserver'"
                 )
             self._begin()
         with self._lock:
@@ -395,12 +395,12 @@ class Preprocessor:
     def _preprocessed(
         self, contents: Sequence[Any], first: int, size: int | None = None
     ) -> tuple[Batch, dict[int, str]]:
-        """Return the batch of at most `max_batch` contents, and the reason of each rejected one."""
+        """Return the batch of at most `max_batch` contents, and the reasons of rejected ones."""
         size = size or min(self.max_batch, 1 << max(0, len(contents) - 1).bit_length())
         with self._locked():
             rejected: dict[int, str] = {}
             batch = self._run(size, contents, first, rejected)
-            while batch is None:  # DALI fails the whole batch for one that it cannot decode
+            while batch is None:  # one undecodable image fails the batch
                 batch = self._run(size, contents, first, rejected)
             for slot, _, report in bad_slots(batch):
                 if slot < len(contents) and slot not in rejected:
@@ -419,13 +419,13 @@ class Preprocessor:
     def _run(
         self, size: int, contents: Sequence[Any], first: int, rejected: dict[int, str]
     ) -> Batch | None:
-        """Run the graph. If it fails on some contents, reject these and return None."""
+        """Run the graph. If it fails on some contents, add them to `rejected` and return None."""
         if size not in self._graphs:
             pipeline = self._pipeline(size, size)
             pipeline.build()
             self._graphs[size] = pipeline
         rows = self._hold(self._graphs[size], contents, rejected, first)
-        pipeline = self._graphs.pop(size)  # put back only if it can go on
+        pipeline = self._graphs.pop(size)  # put back only if it still works
         try:
             batch = run_once(pipeline, self._framework.converter(pipeline))
         except RuntimeError:
@@ -439,7 +439,7 @@ class Preprocessor:
             pipeline.close()
             raise
         finally:
-            rows.hold(())  # so that they can be freed
+            rows.hold(())  # free the contents
         self._graphs[size] = pipeline
         return batch
 
@@ -457,17 +457,17 @@ class Preprocessor:
         rejected: Mapping[int, str],
         first: int = 0,
     ) -> Contents:
-        """Give contents to a graph, and return its rows. TypeError as of `Contents.hold`."""
+        """Set the contents of a graph and return its rows. TypeError as in `Contents.hold`."""
         source = pipeline.source
         rows: Contents = source.columns  # type: ignore[assignment]
         rows.hold(contents, rejected, first)
         if self.settings.get("transform") is not None and source.blank_shape is None:
-            # It also runs on empty slots, and may need room. Like a Loader, take a known size.
+            # The transform also runs on empty slots, which may need room: use a known size.
             source.usual_size = source.empty_size = _size_of_first(source)
         return rows
 
     def _pipeline(self, num_rows: int, batch_size: int, **settings: Any) -> ReaderPipeline:
-        """Make a pipeline whose rows are contents, still empty."""
+        """Make a pipeline whose rows are contents, initially empty."""
         parts = [name for name in self.files if name != WHOLE]
         columns = {"path": [_NOWHERE] * num_rows}
         missing = pa.array([None] * num_rows, pa.string())
@@ -489,7 +489,7 @@ class Preprocessor:
         return pipeline
 
     def _joined(self, batches: list[Batch]) -> Batch:
-        """Join batches."""
+        """Concatenate the arrays of batches."""
         batches = [batch for batch in batches if len(batch["row"])] or batches[:1]
         if len(batches) == 1:
             return batches[0]
@@ -530,15 +530,15 @@ def _size_of_first(source: Source) -> tuple[int, int]:
 def _effective(given: Mapping[str, Any], converted: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in one form, without those that have no effect in mode ``eval``.
 
-    So training and validation agree. Augmentations of colours remain, as they reject encoded images
-    of more than 8 bits.
+    Training and validation then have the same digest. Augmentations of colours remain, because they
+    reject encoded images of more than 8 bits.
 
     Parameters
     ----------
     given : mapping of str to Any
         Keywords of the factory.
     converted : mapping of str to Any
-        Those of `PipelineConfig`, as it converts them in that mode.
+        Keywords as `PipelineConfig` converts them in that mode.
     """
     default = PipelineConfig(batch_size=1, mode="eval")
     found = dict(given)
@@ -552,48 +552,46 @@ def _effective(given: Mapping[str, Any], converted: Mapping[str, Any]) -> dict[s
 
 
 def _check_for_contents(settings: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError for settings that contents cannot have."""
+    """Raise TypeError or ValueError for settings that do not apply to contents."""
     for name in settings:
         if name in OF_ROWS:
             raise TypeError(
-                f"{name} takes values from an Index, and a Preprocessor does not have one: leave "
-                "it out"
+                f"{name} takes values from an Index, but a Preprocessor has none: leave it out"
             )
         if name in OF_A_RUN:
             raise TypeError(
-                f"{name} is about reading an Index, and a Preprocessor does not have one: leave it "
-                "out"
+                f"{name} is about reading an Index, but a Preprocessor has none: leave it out"
             )
     if settings.get("mode", "eval") != "eval":
         raise ValueError("a Preprocessor is always in mode 'eval': leave out mode")
     if settings.get("window") == "row":
         raise ValueError(
-            "window 'row' takes the position of each window from an Index, and a Preprocessor does "
-            "not have one: set window='center', or pass cutouts as contents and leave out crop"
+            "window 'row' takes the position of each window from an Index, but a Preprocessor has "
+            "none: set window='center', or pass cutouts as contents and leave out crop"
         )
     planes, hdus = settings.get("planes"), settings.get("hdus")
     if isinstance(planes, str) and planes == "all" and settings.get("num_planes") is None:
         raise ValueError(
-            "planes='all' takes their number from the first file of an Index: set num_planes too, "
+            "planes='all' takes their number from the first file of an Index: also set num_planes, "
             "or use Loader.preprocessor()"
         )
     for name, one in hdus.items() if isinstance(hdus, Mapping) else ():
         if isinstance(one, Hdu) and one.relative is not None:
             raise ValueError(
-                f"relative of {name!r} counts from column 'hdu' of an Index, and a Preprocessor "
-                "does not have one: set the number or EXTNAME of its HDU"
+                f"relative of {name!r} counts from column 'hdu' of an Index, but a Preprocessor "
+                "has none: set the number or EXTNAME of its HDU"
             )
         is_known = isinstance(one, Hdu) and (one.is_counted if name == "image" else one.is_known)
         if not is_known and (name != "image" or isinstance(one, Hdu)):
             raise ValueError(
-                f"the dtype of {name!r}, or the number of planes, is taken from the first file of "
-                "an Index: set Hdu(..., dtype=...), and num_planes with planes='all', or use "
+                f"the dtype or number of planes of {name!r} would come from the first file of an "
+                "Index: set Hdu(..., dtype=...), and num_planes with planes='all', or use "
                 "Loader.preprocessor()"
             )
 
 
 def _calibrated(settings: dict[str, Any]) -> dict[str, Any]:
-    """Replace settings of `aia_pipeline` that belong to the calibration by the calibration."""
+    """Replace the calibration settings of `aia_pipeline` by one Calibration."""
     rest = dict(settings)
     if rest.get("calibration") is None:
         names = {*Calibration.__dataclass_fields__, "preset"}

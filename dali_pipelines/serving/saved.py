@@ -1,4 +1,4 @@
-"""The TOML file of a Preprocessor, and the calibration tables in its folder."""
+"""TOML file of a Preprocessor, with the calibration tables in its folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dali_pipelines.serving.preprocessor import Preprocessor
 
 VERSION = 1
-"""Increased by each release that makes other images with the same settings."""
+"""Version of the images: raised by each release that makes others from the same settings."""
 
 _HEAD = """\
 # Preprocessing of images for a model, saved by dali-pipelines {release}.
@@ -29,7 +29,7 @@ _HEAD = """\
 
 
 def document_of(preprocessor: Preprocessor) -> dict[str, Any]:
-    """Return the content of the file as plain values. ValueError if a setting cannot be saved."""
+    """Return the file's content as plain values. ValueError if a setting cannot be saved."""
     document = {
         "version": VERSION,
         "factory": import_name("the factory", preprocessor.factory),
@@ -59,8 +59,8 @@ def save(preprocessor: Preprocessor, path: str | os.PathLike[str]) -> None:
         target = path.with_name(name)
         if target.exists() and target.read_bytes() != content:
             raise FileExistsError(
-                f"{target} exists with other content than the calibration table of this name: save "
-                "in another folder"
+                f"{target} exists with other content than the calibration table of that name: save "
+                "to another folder"
             )
         _write(target, content)
     text = tomli_w.dumps({**document, "settings": settings})
@@ -85,12 +85,12 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         age = "a newer" if is_integer(version, VERSION + 1) else "an older"
         raise ValueError(
             f"{path} was saved by {age} release of dali-pipelines, {release} (version {version!r} "
-            f"of the preprocessing, here {VERSION}), which may make other images: install it"
+            f"of the preprocessing, here {VERSION}), whose images may differ: install that release"
         )
     if document.pop("digest") != _digest(document):
         raise ValueError(
-            f"{path} was changed after it was saved, and may make other images than the training "
-            "had: save it again from a Preprocessor with these settings"
+            f"{path} was changed after it was saved, so its images may differ from those of the "
+            "training: save it again from a Preprocessor with these settings"
         )
     try:
         settings = {
@@ -113,10 +113,10 @@ def _digest(document: dict[str, Any]) -> str:
 
 
 def _content(table: Any) -> bytes:
-    """Return the bytes of a table's file. OSError if it was changed since it was read."""
+    """Return the bytes of a table's file. OSError if it has changed since it was read."""
     content = Path(table.path).read_bytes()
     if hashlib.sha256(content).hexdigest() != table.sha256:
-        raise OSError(f"{table.path} was changed since it was read: read it again")
+        raise OSError(f"{table.path} has changed since it was read: read it again")
     return content
 
 

@@ -1,7 +1,7 @@
-"""Preprocessing as a model of Triton's Python backend: its repository, and its answers.
+"""Preprocessing as a model of Triton's Python backend: its repository and its answers.
 
-DALI's own backend cannot take these graphs: it serialises them, and operators that are compiled
-functions, which decode FITS and resize, cannot be serialised.
+Triton's DALI backend cannot run these graphs: it serialises them, and the compiled functions that
+decode FITS and resize cannot be serialised.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from readers.values import check_integer
 
 SETTINGS = "preprocess.toml"
 CONTENT, NBYTES = "content", "nbytes"
-"""Inputs: the bytes of each file of a batch, filled up to the longest, and their lengths. Where a
-sample has several files there are these for each, with ``_`` and its name."""
+"""Names of the inputs: the bytes of each file of a batch, padded to the longest, and their lengths.
+If a sample has several files, each has its own two inputs, with ``_`` and its name appended."""
 
 _TYPES = {
     "bool": "BOOL",
@@ -39,11 +39,11 @@ _TYPES = {
 _OWN = "row", "valid"
 """Outputs that clients do not need."""
 _USED = b"used_dltensor"
-"""Name of a DLPack capsule after its consumer took over its memory."""
+"""Name of a DLPack capsule once its consumer owns the memory."""
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any] | str
-"""Arrays by name, or why there are none."""
+"""Arrays by name, or the reason why there are none."""
 
 
 def export(
@@ -56,29 +56,29 @@ def export(
     num_gpus: int = 0,
     example: Any = None,
 ) -> Path:
-    """Write a model for Triton's Python backend, and try it in this process.
+    """Write a model for Triton's Python backend and try it in this process.
 
     Parameters
     ----------
     preprocessor : Preprocessor
-        Its settings.
+        Preprocessor whose settings the model uses.
     repository : path
-        Folder of the models of a server; it is made if it is missing.
+        Folder of a server's models; it is created if it is missing.
     name : str
         Name of the model, and of its folder.
     max_batch : int
-        Contents that the model preprocesses at the same time, of one request or of several.
+        Contents that the model preprocesses together, from one request or several.
     instances : int
         Processes that the server starts, on the CPU or on each GPU.
     num_gpus : int
-        GPUs, from number 0 on; 0 for the CPU.
+        Number of GPUs, from GPU 0 on; 0 for the CPU.
     example : optional
-        A content, which is preprocessed as a request would be.
+        Content that is preprocessed like a request.
 
     Returns
     -------
     Path
-        The folder of the model.
+        Folder of the model.
 
     Raises
     ------
@@ -96,17 +96,17 @@ def export(
     ):
         check_integer(setting, value, least)
     if not name or name != os.path.basename(name) or name.startswith("."):
-        raise ValueError(f"name must be that of a folder, such as jpeg224, got {name!r}")
+        raise ValueError(f"name must be a folder name, such as jpeg224, got {name!r}")
     if preprocessor.settings.get("ragged") is not None:
         raise ValueError(
-            f"ragged={preprocessor.settings['ragged']!r} gives images of several sizes, and the "
-            "images of a request are one array: give crop or resize"
+            f"ragged={preprocessor.settings['ragged']!r} makes images of several sizes, but the "
+            "images of a request are one array: set crop or resize"
         )
     if os.path.exists(repository) and not os.path.isdir(repository):
         raise NotADirectoryError(f"{repository} is a file, expected a folder of models")
     folder = Path(repository, name)
     if folder.exists():
-        raise FileExistsError(f"{folder} is there: give another name, or remove it")
+        raise FileExistsError(f"{folder} exists: choose another name, or remove it")
     part = folder.with_name(f".{name}.{os.getpid()}")
     version = part / "1"
     version.mkdir(parents=True)
@@ -126,7 +126,7 @@ def export(
 
 
 def load(args: Mapping[str, str]) -> Preprocessor:
-    """Make the Preprocessor of a model, with its graphs, by the arguments that Triton gives."""
+    """Make the Preprocessor of a model with its graphs, from the arguments that Triton passes."""
     is_gpu = args["model_instance_kind"] == "GPU"
     preprocessor = Preprocessor.load(
         Path(args["model_repository"], args["model_version"], SETTINGS),
@@ -139,9 +139,9 @@ def load(args: Mapping[str, str]) -> Preprocessor:
 
 
 def respond(preprocessor: Preprocessor, requests: Sequence[Any], pb_utils: Any) -> list[Any]:
-    """Return Triton's responses to its requests."""
+    """Return responses to Triton's requests."""
     responses = []
-    # By DLPack, as ``as_numpy`` of a server that was built for NumPy 1 ends the process.
+    # DLPack, because ``as_numpy`` of a server built for NumPy 1 crashes the process.
     inputs = [{one.name(): np.from_dlpack(one) for one in request.inputs()} for request in requests]
     for answer in answers(preprocessor, inputs):
         if isinstance(answer, str):
@@ -154,10 +154,10 @@ def respond(preprocessor: Preprocessor, requests: Sequence[Any], pb_utils: Any) 
 
 
 def _tensor(name: str, array: Any, pb_utils: Any) -> Any:
-    """Convert an array to Triton's tensor without a copy."""
+    """Convert an array to a Triton tensor without a copy."""
     capsule = array.__dlpack__()
     tensor = pb_utils.Tensor.from_dlpack(name, capsule)
-    # Triton 2.51 renames the capsule otherwise than DLPack asks, so NumPy 2 would log an error.
+    # Triton 2.51 does not rename the capsule as DLPack requires, so NumPy 2 would log an error.
     ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), ctypes.c_char_p(_USED))
     return tensor
 
@@ -167,7 +167,7 @@ def answers(
 ) -> list[Answer]:
     """Preprocess the contents of several requests as one batch.
 
-    A request with a content that cannot be read gets the reason, and others their arrays.
+    If a request has a content that cannot be read, its answer is the reason; others get arrays.
     """
     contents: list[Any] = []
     spans: list[range | str] = []
@@ -182,7 +182,7 @@ def answers(
     try:
         batch = preprocessor(contents, bad_sample="skip")
     except Exception as error:
-        if len(requests) > 1:  # their images may differ in size, or one request fails them all
+        if len(requests) > 1:  # one of them may have caused it
             return [answers(preprocessor, [request])[0] for request in requests]
         if isinstance(error, ValueError):
             return [str(error)]
@@ -205,7 +205,7 @@ def _answer(batch: Mapping[str, Any], span: range, places: Mapping[int, int]) ->
 
 
 def _contents(files: Sequence[str], request: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Return the contents of a request, shape (batch, length); ValueError if they make no sense."""
+    """Return the contents of a request, shape (batch, length); ValueError if it is malformed."""
     if not files:
         return _of_file(request, "")
     several = {

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import triton_python_backend_utils as pb_utils  # Triton has it
+import triton_python_backend_utils as pb_utils  # part of Triton
 
 from dali_pipelines.serving.triton import load, respond
 
 
 class TritonPythonModel:
-    """Answer requests of contents, one of which is a batch of files."""
+    """Answer requests, each a batch of contents."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the settings beside this file, and build the graphs."""

@@ -1,1 +1,1 @@
-"""The user's cache: its folder, and compiled code."""
+"""User's cache: its folder, and compiled code."""

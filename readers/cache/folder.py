@@ -1,4 +1,4 @@
-"""User cache directory."""
+"""Folder of the user's cache."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from platformdirs import user_cache_path
 def cache_folder() -> Path:
     """Return this project's folder in the user's cache (XDG Base Directory Specification).
 
-    If that is not writable, e.g. in a container that runs as another user, return a folder for this
-    user alone in the one for temporary files. The first may not exist yet.
+    If it is not writable, e.g. in a container that runs as another user, return a folder for this
+    user only in the one for temporary files. The first folder may not exist yet.
     """
     folder = user_folder()
     return folder if _is_writable(folder) else _temporary() or folder
@@ -24,22 +24,22 @@ def user_folder() -> Path:
     """Return this project's folder in the user's cache, writable or not."""
     try:
         return user_cache_path("dali-pipelines")
-    except RuntimeError:  # no HOME, and a user that the system does not know
+    except RuntimeError:  # no HOME, and an unknown user
         return Path("/.cache/dali-pipelines")
 
 
 def _is_writable(folder: Path) -> bool:
     """Return whether this process can write to a folder, or create it."""
-    # Not by Path.exists(), which raises where a folder may not be searched.
+    # Not with Path.exists(), which raises where a folder may not be searched.
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _temporary() -> Path | None:
-    """Make a folder that all processes of this user share, and that nobody else can write.
+    """Make a folder that all processes of this user share and only this user can write.
 
-    It holds compiled code: whoever could write it could run code as this user.
+    It holds compiled code: anyone who could write it could run code as this user.
     """
     try:
         parent = Path(tempfile.gettempdir())

@@ -1,7 +1,7 @@
-"""numba's decorators, with a cache on disk in a folder whose name is a hash of the sources.
+"""Decorators of numba with a cache on disk, in a folder named by a hash of the sources.
 
-numba alone notices a change in the file of a function, but not in the files of functions that it
-calls: it would go on with the old code.
+numba itself notices a change in the file of a function, but not in the files of functions that it
+calls, and would continue to use the old code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from readers.cache.locks import locked
 logger = logging.getLogger(__name__)
 
 _COMPILED_BY_S = 300.0
-"""After this time a process that waits for another one, which may have been stopped, compiles."""
+"""Seconds that a process waits for another one, which may be stopped, before it compiles."""
 _SETTING = threading.RLock()
 """Held while numba's setting of the folder, which all threads share, is ours."""
 
@@ -42,17 +42,17 @@ class Jit:
     Parameters
     ----------
     files : iterable of Path
-        All files with these functions, and with constants of theirs.
+        All files that contain these functions or their constants.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.source_hash = source_hash(files)
-        """Of the files: the name of the folder where code is kept."""
+        """Hash of the files, and name of the folder with the code."""
 
     def njit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Compile as ``numba.njit`` does, with these options; the code runs without the GIL.
+        """Compile like ``numba.njit`` with these options; the code runs without the GIL.
 
-        A loop that calls a large function becomes vectors if that has ``forceinline=True``.
+        A loop that calls a large function only becomes vectors if that has ``forceinline=True``.
         ``inline="always"`` saves two atomic operations for each array that is passed on.
         """
         import numba
@@ -62,7 +62,7 @@ class Jit:
         return self.cached(partial(numba.njit, nogil=True, **options), function, numba.config)
 
     def cfunc(self, signature: Any) -> Callable[[Callable[..., Any]], Any]:
-        """Compile a function that C calls as ``numba.cfunc`` does, at once."""
+        """Compile a function for C at once, like ``numba.cfunc``."""
         import numba
 
         compiled = partial(numba.cfunc, signature)
@@ -73,8 +73,8 @@ class Jit:
     ) -> Any:
         """Return ``decorator(cache=True)(function)``, with its code in the folder of the sources.
 
-        `config` has the settings of numba, or of numba-cuda, which has its own. Where no folder can
-        be written, each process compiles for itself.
+        `config` has the settings of numba, or of numba-cuda, which has its own. If no folder is
+        writable, each process compiles for itself.
         """
         if self.folder is None:
             return decorator()(function)
@@ -89,18 +89,18 @@ class Jit:
     def turn(self) -> Iterator[None]:
         """Wait until no other process compiles in the folder.
 
-        Readers start at the same time, and would all compile the same. And numba may mix up the
-        code of two types of a function that are saved at the same time.
+        Readers start at the same time and would all compile the same code. Besides, numba may mix
+        up the code for two types of a function that are saved at the same time.
         """
         with ExitStack() as stack:
             if self.folder is not None:
-                with suppress(OSError):  # without the lock each compiles for itself
+                with suppress(OSError):  # without a lock each compiles
                     stack.enter_context(locked(str(self.folder / "lock"), 0, 1, _COMPILED_BY_S))
             yield
 
     @cached_property
     def folder(self) -> Path | None:
-        """In NUMBA_CACHE_DIR, or else in the user's cache; None if neither can be written."""
+        """Folder in NUMBA_CACHE_DIR or the user's cache; None if neither is writable."""
         own = cache_folder() / "numba" / self.source_hash
         found = False
         if given := os.environ.get("NUMBA_CACHE_DIR"):
@@ -108,9 +108,9 @@ class Jit:
             if _is_writable(shared):
                 return shared
             if found := os.path.isdir(shared):
-                _copy(shared, own)  # numba reads no folder that it cannot write
+                _copy(shared, own)  # numba only reads folders that it can write
         if not _is_writable(own):
-            _warn("each process compiles its kernels again, for 10 to 20 s: nowhere can be written")
+            _warn("no folder is writable: each process compiles its kernels again, for 10 to 20 s")
             return None
         if (given or cache_folder() != user_folder()) and not found:
             _warn(f"compiled kernels are kept in {own} for now")
@@ -126,7 +126,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy a folder unless that was done; other processes may do it at the same time."""
+    """Copy a folder unless that was done; other processes may do so at the same time."""
     if os.path.isdir(target):
         return
     with suppress(OSError):
@@ -142,5 +142,5 @@ def _copy(folder: Path, target: Path) -> None:
 def _warn(message: str) -> None:
     # Not in reader processes and their fork server, which import the script again.
     if parent_process() is None and not getattr(current_process(), "_inheriting", False):
-        remedy = "set NUMBA_CACHE_DIR to a folder that can be written, and that lasts"
+        remedy = "set NUMBA_CACHE_DIR to a writable folder that lasts"
         logger.warning("%s: %s", message, remedy)

@@ -1,7 +1,7 @@
-"""Locks between threads and processes of one machine: ranges of an empty file.
+"""Locks between threads and processes of one machine, on ranges of an empty file.
 
 They belong to the open file description (``F_OFD_SETLK``), so that threads exclude each other, and
-that the system releases those of a process that is killed.
+the system releases the locks of a process that is killed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LONGEST_SLEEP_S = 0.01
 
 @contextmanager
 def locked(path: str, start: int, nbytes: int, patience_s: float) -> Iterator[None]:
-    """Lock a range of a file, which is made if it is missing.
+    """Lock a range of a file, which is created if it is missing.
 
     Raises
     ------
     TimeoutError
-        If another has it for longer than `patience_s`, e.g. a process that was stopped.
+        If another one holds it for longer than `patience_s`, e.g. a process that was stopped.
     OSError
-        If the file cannot be opened, or its file system has no such locks.
+        If the file cannot be opened, or its file system does not support such locks.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -46,7 +46,7 @@ def _wait(file: int, start: int, nbytes: int, patience_s: float) -> None:
             return _set(file, fcntl.F_WRLCK, start, nbytes)
         except (BlockingIOError, PermissionError):  # POSIX allows either
             if time.monotonic() >= end_s:
-                raise TimeoutError(f"another process has locked it for {patience_s} s") from None
+                raise TimeoutError(f"another process held the lock for {patience_s} s") from None
         time.sleep(sleep_s)
         sleep_s = min(2 * sleep_s, _LONGEST_SLEEP_S)
 

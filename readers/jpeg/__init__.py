@@ -1,1 +1,1 @@
-"""JPEG and other encoded images: the Reader, checks for damage, and windows cut by rows of MCUs."""
+"""JPEG and other encoded images: the Reader, checks for damage, and windows cut by MCU rows."""

@@ -1,4 +1,4 @@
-"""Decode images by Pillow, and send them as PNM, which DALI decodes to the same values."""
+"""Decode images with Pillow and send them as PNM, which DALI decodes to the same values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from readers.jpeg.sample_format import values_of
 
 _GRAY = ("1", "L", "LA")
 _PHOTOMETRIC, _SAMPLE_FORMAT = 262, 339
-"""TIFF tags."""
+"""Numbers of TIFF tags."""
 
 
 def displayed(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
@@ -22,22 +22,22 @@ def displayed(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
     Parameters
     ----------
     image : PIL.Image.Image
-        The image, not decoded yet.
+        Opened image, not yet decoded.
     channels : {3, 1}
-        RGB, or gray: of a JPEG in colour the luma that it stores.
+        RGB, or gray; gray of a colour JPEG is the luma that it stores.
     bits : int
         Bits per sample that the file stores, see `readers.jpeg.sample_format.stored_bits`.
 
     Returns
     -------
     ndarray
-        Shape (height, width), or (height, width, 3) of colours, if these are asked for; uint8, or
-        uint16 of gray that has more than 8 bits.
+        Shape (height, width), or (height, width, 3) for colours if channels is 3; uint8, or uint16
+        for gray of more than 8 bits.
 
     Raises
     ------
     OSError
-        If its values have no meaning as an image.
+        If the values have no meaning as an image.
     """
     if channels == 1:
         image.draft("L", None)
@@ -48,9 +48,9 @@ def displayed(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
 
 
 def _values(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
-    if image.mode.startswith("I"):  # of 16 bits, perhaps in big-endian order
+    if image.mode.startswith("I"):  # 16 bits, perhaps big-endian
         pixels = np.asarray(image).astype(np.uint16)
-        # Pillow shifts those of JPEG 2000 to the left; DALI leaves those in colour as they are.
+        # Pillow shifts gray JPEG 2000 to the left; DALI leaves coloured ones as they are.
         return pixels >> max(0, 16 - bits) if image.format == "JPEG2000" else pixels
     if image.mode == "LAB":
         image = _to_srgb(image)
@@ -61,24 +61,24 @@ def _values(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
 
 
 def _check_values(image: Image.Image) -> None:
-    """Reject values without a range from black to white, and those that Pillow does not convert.
+    """Reject values without a range from black to white, and those that Pillow converts wrongly.
 
-    It takes signed bytes for unsigned ones, and inverts a TIFF whose white is 0 only of 8 bits.
+    Pillow reads signed bytes as unsigned, and inverts TIFFs whose white is 0 only for 8 bits.
     """
     tags = getattr(image, "tag_v2", {})
     if 2 in values_of(tags, _SAMPLE_FORMAT):
         what = "signed samples"
     elif image.mode == "F":
         what = "floats"
-    elif image.mode == "I" and image.format != "PPM":  # which has 16 bits
+    elif image.mode == "I" and image.format != "PPM":  # PPM has 16 bits
         what = "integers of 32 bits"
     elif image.mode.startswith("I;16") and values_of(tags, _PHOTOMETRIC)[0] == 0:
         what = "more than 8 bits where 0 is white"
     else:
         return
     raise OSError(
-        f"a {image.format} of {what} is not decoded, as programs differ on which values are black "
-        "and white: save it with 8 or 16 bits, unsigned, or write a Reader"
+        f"a {image.format} of {what} is not decoded, because programs differ on which values are "
+        "black and white: save it unsigned with 8 or 16 bits, or write a Reader"
     )
 
 
@@ -87,12 +87,12 @@ def _to_srgb(image: Image.Image) -> Image.Image:
 
     lab, srgb = (ImageCms.createProfile(space) for space in ("LAB", "sRGB"))
     converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
-    assert converted is not None  # as it is not done in place
+    assert converted is not None  # only None if done in place
     return converted
 
 
 def pnm(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of a PGM or PPM of pixels as `displayed` returns them."""
+    """Return the bytes of a PGM or PPM with the pixels, as returned by `displayed`."""
     kind, (height, width) = "P5" if pixels.ndim == 2 else "P6", pixels.shape[:2]
     header = f"{kind} {width} {height} {np.iinfo(pixels.dtype).max}\n".encode()
     values = pixels.astype(">u2") if pixels.dtype == np.uint16 else np.ascontiguousarray(pixels)

@@ -9,11 +9,11 @@ _FOUR_CHANNELS = ("CMYK", "YCCK")
 
 
 def check_entropy(jpeg: bytes) -> None:
-    """Decode a JPEG, of any coding, at an eighth of its size; libjpeg-turbo's warnings are errors.
+    """Decode a JPEG of any coding at an eighth of its size; libjpeg-turbo's warnings are errors.
 
-    This decodes all entropy-coded data and does little else: it takes about half as long as DALI's
+    This decodes all entropy-coded data and does little else, in about half the time of DALI's
     decoding. Pillow discards these warnings, and DALI 2.4 prints one of them to stderr without the
-    name of the file. A JPEG that libjpeg-turbo cannot decode at all is left to the decoder.
+    file name. A JPEG that libjpeg-turbo cannot decode at all is left to the decoder.
 
     Raises
     ------

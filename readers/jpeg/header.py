@@ -17,15 +17,15 @@ _BLOCK = 8
 
 
 class NoRowsError(ValueError):
-    """Rows cannot be cut out of this file; it is read whole."""
+    """MCU rows cannot be cut out of this file, which is therefore read whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One colour of a scan."""
+    """Colour component of a scan."""
 
     blocks: int
-    """Blocks in each MCU."""
+    """Number of blocks in each MCU."""
     dc: int
     """Number of its Huffman table for DC."""
     ac: int
@@ -34,7 +34,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class HuffmanTable:
-    """Codes of a DHT segment (T.81, C.2)."""
+    """Huffman codes of a DHT segment (T.81, C.2)."""
 
     counts: bytes
     """Number of codes of each length from 1 to 16 bits."""
@@ -52,31 +52,31 @@ class HuffmanTable:
             code <<= 1
 
     def segment(self, number: int) -> bytes:
-        """Return a DHT segment with this table as that of DC of a number (T.81, B.2.4.2)."""
+        """Return a DHT segment with this table as DC table `number` (T.81, B.2.4.2)."""
         content = bytes((number,)) + self.counts + self.symbols
         return struct.pack(">BBH", 0xFF, _DHT, len(content) + 2) + content
 
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """Header of a JPEG coded sequentially in one scan: all before its entropy-coded bytes."""
+    """Header of a JPEG coded sequentially in one scan: all bytes before the entropy-coded ones."""
 
     nbytes: int
-    """Length of the header."""
+    """Bytes of the header."""
     height_at: int
     """Position of the height in the header, before the width."""
     scan_at: int
-    """Position of the marker of the scan."""
+    """Position of the marker that begins the scan."""
     height: int
     """Rows of pixels, as stored."""
     width: int
     """Columns of pixels, as stored."""
     mcu_height: int
-    """Pixels."""
+    """Pixel rows of an MCU."""
     mcu_width: int
-    """Pixels."""
+    """Pixel columns of an MCU."""
     exif: tuple[slice, ...]
-    """Bytes of the EXIF blocks in the header, in TIFF format, without the name before them."""
+    """Positions of the EXIF blocks in the header, in TIFF format, without the name before them."""
     components: tuple[Component, ...]
     dc: dict[int, HuffmanTable]
     ac: dict[int, HuffmanTable]
@@ -98,8 +98,8 @@ class JpegHeader:
         Raises
         ------
         NoRowsError
-            If it is not a JPEG, or coded in another way, e.g. progressively, with restarts or with
-            several scans.
+            If it is not a JPEG, or has another coding, e.g. progressive, with restarts or several
+            scans.
         """
         try:
             return _parse(data)
@@ -185,9 +185,9 @@ def _parse(data: bytes) -> JpegHeader:
 
 @lru_cache(maxsize=64)
 def _tables(segment: bytes) -> list[tuple[int, int, HuffmanTable]]:
-    """Return the tables of a DHT segment, of DC (0) or AC (1), with their numbers.
+    """Return the tables of a DHT segment: class (0 for DC, 1 for AC), number and table.
 
-    Cached, as most encoders use the same tables for all files.
+    The result is cached, as most encoders use the same tables for all files.
     """
     found = []
     while segment:

@@ -1,17 +1,17 @@
 """JPEG reader, also for PNG and all other formats that Pillow reads.
 
-Of usual JPEG and PNG files the header is parsed here, for size and orientation, so that a window
-can be placed before anything is decoded. The encoded bytes are sent; the graph decodes them. All
-other files are decoded by Pillow, and the pixels that the window needs are sent
-(`readers.jpeg.by_pillow`), as DALI decodes some of them to other values. But colours of more than 8
-bits, which Pillow cuts to 8, are left to the graph (`readers.jpeg.sample_format`).
+Headers of usual JPEG and PNG files are parsed here for size and orientation, so that a window can
+be placed before anything is decoded. The reader sends the encoded bytes, and the graph decodes
+them. Pillow decodes all other files, because DALI decodes some of them to wrong values, and the
+pixels that the window needs are sent (`readers.jpeg.by_pillow`). The exception are colours of more
+than 8 bits: Pillow cuts them to 8, so they are left to the graph (`readers.jpeg.sample_format`).
 
-Files that Pillow cannot decode are rejected, because one bad file makes DALI's decoder fail a whole
-batch, and it fills a window from a truncated file without a message. So are files whose structure
-is damaged (`readers.jpeg.structure`).
+Files that Pillow cannot decode are rejected: one bad file makes DALI's decoder fail a whole batch,
+and it fills windows of truncated files without a message. Files whose structure is damaged are also
+rejected (`readers.jpeg.structure`).
 
-Of a JPEG that is coded sequentially only the part that a window needs is sent, see
-`readers.jpeg.mcu.cut`. If the Index has the positions of its rows of MCUs, no more is read, either.
+Of a sequentially coded JPEG only the part that a window needs is sent, see `readers.jpeg.mcu.cut`.
+If the Index has the positions of its MCU rows, only that part is read.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ _NOT_DECODED = {
     "EPS": "is a program that another one would have to run: convert it, e.g. to PNG",
     "FITS": "is not for jpeg_pipeline",
 }
-"""Formats that Pillow opens, by Pillow's name."""
+"""Formats that Pillow opens but are not decoded, by Pillow's name, with the reason."""
 _BITS = {"uint8": 8, "uint16": 16}
 _PNM_HEADER_NBYTES = 32
-"""At most."""
+"""Most bytes of a PNM header."""
 MODULES_TO_CUT = ("readers.jpeg.mcu.cut",)
-"""Modules that are imported when the first window is cut out of a JPEG."""
+"""Modules imported when the first window is cut out of a JPEG."""
 
 
 @dataclass(frozen=True)
 class JpegReader:
-    """Encoded images. The format is recognised by content, whatever the suffix.
+    """Reader of encoded images. The format is recognised by content, not by suffix.
 
     Parameters
     ----------
     channels : {3, 1}
-        Decode to RGB, or to gray.
+        Decode to RGB or to gray.
     stored : {"uint8", "uint16"}, optional
-        Reject images of another depth. By default both are read, each at its own depth.
+        Only accept images of this depth. By default both are read, each at its own depth.
     needed_by : str, optional
-        What needs that depth, for the message; by default values of that type.
+        Subject that needs that depth, for the message; by default values of that type.
     check_entropy : bool
         Whether to check the entropy-coded data of each JPEG that is read whole, see
         `readers.jpeg.entropy.check_entropy`.
@@ -75,7 +75,7 @@ class JpegReader:
     Raises
     ------
     ValueError
-        If an argument has another value.
+        If an argument has an invalid value.
     """
 
     channels: int = 3
@@ -91,11 +91,12 @@ class JpegReader:
         SampleSpec(name="deep", dtype="bool", shape=()),
         SampleSpec(name="colour_png", dtype="bool", shape=()),
     )
-    """The file's bytes, or those of a part of it; then (y, x) and (height, width) of the window in
-    that image as displayed, its own (height, width), whether its samples have 16 bits instead of 8,
-    and whether it is a PNG of colours of 8 bits."""
+    """``encoded``: bytes of the file, or of a part of it. ``anchor`` and ``shape``: (y, x) and
+    (height, width) of the window in that image as displayed. ``sent_shape``: the image's own
+    (height, width). ``deep``: whether samples have 16 bits instead of 8. ``colour_png``: whether
+    it is a PNG of 8-bit colours."""
     regions: ClassVar[bool] = True
-    """It reads what `Window.within` gives."""
+    """It reads the pixels of `Window.within`."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
     """Column of the Index that is used if present."""
 
@@ -112,7 +113,7 @@ class JpegReader:
         if window is not None and row.notes.get("mcu_rows") and self.stored != "uint16":
             try:
                 return _read_rows(row, row.notes["mcu_rows"], window)
-            except ChangedError:  # replaced by another image, or damaged
+            except ChangedError:  # replaced or damaged
                 check = True
             except Exception:  # Pillow raises many types; reading the whole file finds the reason
                 pass
@@ -127,18 +128,18 @@ class JpegReader:
                 raise ReadError(row.name, str(error), row=row.number) from error
             part, box = _cut_out(image, (y, x, window.height, window.width))
         if part.pixels is not None and part.pixels.nbytes > MAX_NBYTES - _PNM_HEADER_NBYTES:
-            reason = f"its pixels take {part.pixels.nbytes} bytes, up to {MAX_NBYTES} are decoded"
-            raise ReadError(row.name, f"{reason}: give a crop", row=row.number)
+            reason = f"its pixels take {part.pixels.nbytes} bytes, over the limit of {MAX_NBYTES}"
+            raise ReadError(row.name, f"{reason}: set a crop", row=row.number)
         return _sample(part, box, size, len(image.encoded))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the file; with any window all of its bytes may be sent, or the window's pixels."""
+        """Read the file; for any window all of its bytes may be sent, or the window's pixels."""
         image = self._load(row)
         nbytes, is_cut = len(image.encoded), window is not None and image.format == "JPEG"
         if image.pixels is not None:
             part = image.pixels
             if window is not None:
-                with suppress(ValueError):  # `read` says that the window is larger
+                with suppress(ValueError):  # `read` reports windows that are too large
                     needed = window.within(*part.shape[:2])
                     part = part[: needed.height, : needed.width]
             nbytes, is_cut = len(pnm(part)), False
@@ -169,23 +170,23 @@ class JpegReader:
 
 
 def _whole_nbytes(image: EncodedImage) -> int:
-    """Return the bytes of the pixels of an image that DALI decodes whole for a window."""
+    """Return the pixel bytes of an image that DALI must decode whole for a window."""
     if image.pixels is not None:
         return 0
     if image.format == "JPEG":
         with suppress(NoRowsError):
             JpegHeader.parse(image.encoded)
             return 0
-    return 3 * image.height * image.width * image.bits // 8  # RGB, also of gray ones
+    return 3 * image.height * image.width * image.bits // 8  # RGB, also for gray
 
 
 def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
-    """Read the rows of MCUs that hold the window; `JpegReader.read` ignores the errors."""
+    """Read the MCU rows that contain the window; `JpegReader.read` handles the errors."""
     rows = McuRows.unpack(packed)
     with row.place as place:
         header_bytes = place.read(0, rows.header_nbytes)
         if not rows.is_of(header_bytes, place.nbytes):
-            raise NoRowsError("the file is another one")
+            raise NoRowsError("the file has changed since its rows were recorded")
         header = JpegHeader.parse(header_bytes)
         check_pixels("JPEG", header.height, header.width)
         header_bytes, orientation = with_orientation(header_bytes, header.exif)
@@ -206,7 +207,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
 
 
 def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
-    """Return the part of an image that a box needs, and where the box is in it."""
+    """Return the part of an image that a box needs, and the box in that part."""
     if image.pixels is not None:
         y, x, rows, columns = box
         pixels = image.pixels[y : y + rows, x : x + columns]
@@ -224,7 +225,7 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
         from readers.jpeg.mcu.cut import cut_file
 
         encoded = cut_file(image.encoded, header, region)
-    except NoRowsError:  # coded in another way, or damaged
+    except NoRowsError:  # another coding, or damaged
         return image, box
     return _cut_image(encoded, header, region, stored, image.orientation)
 
@@ -232,7 +233,7 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
 def _cut_image(
     encoded: bytes, header: JpegHeader, region: Region, box: Box, orientation: int
 ) -> tuple[EncodedImage, Box]:
-    """Return a region of a JPEG, and where a box of the stored image is in it as displayed."""
+    """Return a region of a JPEG, and a box of the stored image as displayed in that region."""
     y, x, rows, columns = box
     y, x = y - region.top * header.mcu_height, x - region.left * header.mcu_width
     height, width = region.size(header)
@@ -266,26 +267,26 @@ def _black(height: int, width: int) -> bytes:
 
 
 class EncodedImage(NamedTuple):
-    """An image that was checked."""
+    """Image that was checked."""
 
     encoded: bytes
-    """The bytes of the file, for DALI."""
+    """Bytes of the file, for DALI."""
     format: str
-    """Pillow's name."""
+    """Name of the format in Pillow."""
     height: int
-    """As displayed, in pixels."""
+    """Pixel rows as displayed."""
     width: int
     bits: int
     """Bits per sample, 8 or 16."""
     orientation: int = 1
-    """By EXIF, of the bytes."""
+    """EXIF orientation in the bytes."""
     pixels: NDArray[Any] | None = None
-    """Pixels as displayed, see `readers.jpeg.by_pillow.displayed`, to send in place of the bytes;
-    None if DALI decodes these."""
+    """Pixels as displayed, see `readers.jpeg.by_pillow.displayed`, which are sent in place of the
+    bytes; None if DALI decodes the bytes."""
 
     @property
     def is_colour_png(self) -> bool:
-        """Whether DALI gets a PNG of colours of 8 bits, or of a palette, by its IHDR chunk."""
+        """Whether DALI gets a PNG of 8-bit colours, or of a palette, by its IHDR chunk."""
         is_png = self.format == "PNG" and self.pixels is None
         return is_png and self.bits == 8 and self.encoded[25] & 2 != 0
 
@@ -300,7 +301,7 @@ def load(
 ) -> EncodedImage:
     """Read and check a file, or raise ReadError.
 
-    With `decode`, Pillow decodes it even if its structure is complete; with `check`, the
+    With `decode` Pillow decodes it even if its structure is complete; with `check` the
     entropy-coded data of a JPEG are checked.
     """
     try:
@@ -335,7 +336,7 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     header, pixels = structure.header, None
     if decode or header is None:
         by_pillow = partial(_by_pillow, encoded, header, channels, decode=decode)
-        # Pillow warns of odd data and the like; real errors are exceptions.
+        # Pillow warns about odd data; real errors are exceptions.
         with without_warnings:
             header, pixels = of_any_size(by_pillow)
     if (check or structure.is_doubtful) and header.format == "JPEG":
@@ -349,10 +350,10 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
 def _by_pillow(
     encoded: bytes, header: UsualHeader | None, channels: int, *, decode: bool
 ) -> tuple[UsualHeader, NDArray[Any] | None]:
-    """Return the facts of a file, and its pixels as displayed where DALI is not to decode it."""
+    """Return the facts of a file, and its displayed pixels unless DALI decodes it."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
-            # MPO: several JPEGs in one file; the first is decoded.
+            # MPO contains several JPEGs; the first is decoded.
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             if kind in _NOT_DECODED:
                 raise OSError(f"{kind} {_NOT_DECODED[kind]}{pipeline_hint(encoded, 'jpeg')}")
@@ -373,7 +374,7 @@ def _by_pillow(
     except UnidentifiedImageError:
         raise OSError(_unidentified(encoded)) from None
     raise OSError(
-        f"a {kind} of {bits} bits per sample is not decoded, with these colours, planes or alpha: "
+        f"a {kind} of {bits} bits per sample is not decoded with these colours, planes or alpha: "
         "save it with 8 bits, or as PNG with 16"
     )
 
@@ -384,17 +385,17 @@ def _unidentified(encoded: bytes) -> str:
     kind = None if hint else _kind_of(encoded)
     if kind is not None:
         return (
-            f"not decoded: {begin}, as {kind} does, but is damaged, or of a kind that Pillow does "
+            f"not decoded: {begin}, like {kind}, but is damaged, or of a kind that Pillow does "
             "not open, such as a JPEG of 12 bits or a TIFF of 64: convert it"
         )
     return f"not an image: {begin}, expected JPEG, PNG, TIFF or another that Pillow opens{hint}"
 
 
 def _kind_of(encoded: bytes) -> str | None:
-    """Return the format whose files begin so, by Pillow's name; None if there is none."""
+    """Return the format, by Pillow's name, whose files begin like this one; None if unknown."""
     begin = encoded[:16].ljust(16, b"\0")
     for kind, (_, accepts) in Image.OPEN.items():
-        # It returns a text where Pillow lacks the library for the format.
+        # The result is a text if Pillow lacks the library for the format.
         if accepts is not None and accepts(begin) is True:
             return kind
     return None

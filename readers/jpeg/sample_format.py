@@ -1,8 +1,8 @@
-"""Colours of more than 8 bits a sample, which Pillow cuts to 8: find them, and who decodes them.
+"""Find colours of more than 8 bits per sample, which Pillow cuts to 8, and choose their decoder.
 
 DALI 2.4 keeps their depth, but decodes some kinds to wrong values without a message, and fails on
-others, which loses a whole batch. So it gets those alone that were compared with the encoded values
-(tests/dali_pipelines/test_depth.py).
+others, which loses a whole batch. It only gets kinds whose results were compared with the encoded
+values (tests/dali_pipelines/test_depth.py).
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 from PIL import Image
 
 _COMPRESSIONS = {1, 5, 8, 32773, 32946, 50000}
-"""TIFF compressions: none, LZW, deflate, PackBits, the old code of deflate, Zstandard."""
+"""Supported TIFF compressions: none, LZW, deflate, PackBits, deflate's old code, Zstandard."""
 _RGB, _PREMULTIPLIED, _SAME_PLANE = 2, 1, 1
-"""PhotometricInterpretation, ExtraSamples and PlanarConfiguration of TIFF."""
+"""Supported PhotometricInterpretation, ExtraSamples and PlanarConfiguration of TIFF."""
 _SRGB = 16
-"""Colour space of JPEG 2000 (ISO/IEC 15444-1, table I.10). DALI decodes sYCC as RGB."""
+"""Colour space of JPEG 2000 that DALI decodes (ISO/IEC 15444-1, table I.10); it would decode sYCC
+as RGB."""
 
 
 def stored_bits(encoded: bytes, image: Image.Image) -> int:
-    """Return the bits per sample of a file, where Pillow may keep fewer; else 8.
+    """Return the bits per sample of a file if Pillow may keep fewer, else 8.
 
-    `image` is the file, opened.
+    `image` is the file opened by Pillow.
     """
     if image.format == "TIFF":
         return int(max(values_of(image.tag_v2, 258)))  # type: ignore[attr-defined]
@@ -37,7 +38,7 @@ def stored_bits(encoded: bytes, image: Image.Image) -> int:
 
 
 def is_for_dali(encoded: bytes, image: Image.Image) -> bool:
-    """Return whether DALI decodes the colours of a file, of 9 to 16 bits, as they are stored."""
+    """Return whether DALI decodes a file's colours of 9 to 16 bits to their stored values."""
     if image.format == "TIFF":
         return _is_usual_tiff(image.tag_v2)  # type: ignore[attr-defined]
     if image.format == "JPEG2000":
@@ -46,7 +47,7 @@ def is_for_dali(encoded: bytes, image: Image.Image) -> bool:
 
 
 def check_parts(tags: Mapping[int, Any]) -> None:
-    """Raise OSError if a TIFF lacks strips or tiles, whose pixels are left to chance."""
+    """Raise OSError if a TIFF lacks strips or tiles, whose pixels would be undefined."""
     width, height = tags[256], tags[257]
     if 324 in tags:
         expected = -(-width // tags[322]) * -(-height // tags[323])
@@ -78,7 +79,7 @@ def _is_usual_tiff(tags: Mapping[int, Any]) -> bool:
 
 
 def _largest_of_pnm(encoded: bytes) -> int:
-    """Return the largest value that a PGM or PPM can have."""
+    """Return the largest possible value of a PGM or PPM."""
     return int(re.sub(rb"#[^\r\n]*", b"", encoded[:65536]).split(maxsplit=4)[3])
 
 
@@ -87,15 +88,15 @@ def _is_usual_jpeg2000(encoded: bytes) -> bool:
     x, y = struct.unpack_from(">II", encoded, start + 16)
     (count,) = struct.unpack_from(">H", encoded, start + 40)
     components = {encoded[start + 42 + 3 * n : start + 45 + 3 * n] for n in range(count)}
-    # The box with the number of the colour space (I.5.3.3); a bare codestream has none.
+    # Box with the number of the colour space (I.5.3.3); a bare codestream has none.
     space = re.search(rb"colr\x01..\0\0\0(.)", encoded[:start], re.DOTALL)
     return (
-        # All equal, unsigned, of 9 to 16 bits, and not subsampled.
+        # All components are equal, unsigned, of 9 to 16 bits, and not subsampled.
         components in ({bytes((depth - 1, 1, 1))} for depth in range(9, 17))
         and count in (3, 4)
         and (x, y) == (0, 0)
         and (space is None or space[1][0] == _SRGB)
-        and b"\0\0\0\1jp2c" not in encoded[:start]  # a length of 64 bits
+        and b"\0\0\0\1jp2c" not in encoded[:start]  # 64-bit length
     )
 
 

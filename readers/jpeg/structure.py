@@ -1,10 +1,10 @@
 """Parse the outer structure of JPEG and PNG files, to find damage, EXIF data and the size.
 
 Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker, at which
-libjpeg stops and leaves the rest of the image grey. A PNG has a checksum in each chunk.
+libjpeg stops and leaves the rest of the image grey. Each chunk of a PNG has a checksum.
 
-Between the segments of a JPEG libjpeg, and so Pillow and browsers, pass over bytes up to the next
-marker. DALI 2.4 fails on them, so they are left out of what is sent.
+Between the segments of a JPEG, libjpeg (and therefore Pillow and browsers) skips bytes up to the
+next marker. DALI 2.4 fails on such bytes, so they are left out of the data that are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _EXIF = b"Exif\0\0"
 _ADOBE, _ADOBE_NBYTES = b"Adobe", 12
 _BLOCKS_OF_MCU, _LARGEST_FACTOR = 10, 4
-"""The most of an interleaved scan, and of sampling (ITU-T T.81, B.2.2 and B.2.3)."""
+"""Most blocks of an MCU in an interleaved scan, and largest sampling factor (ITU-T T.81, B.2.2 and
+B.2.3)."""
 
 _EOI, _SOS, _DQT, _DRI, _APP1, _APP14 = 0xD9, 0xDA, 0xDB, 0xDD, 0xE1, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -32,22 +33,22 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 """Bits per sample by colour type (PNG, table 11.1)."""
 _WITHOUT_LENGTH = frozenset((0x01, 0xD8))
 _MARKER = re.compile(rb"\xff[^\0\xd0-\xd7\xff]")
-"""The next marker, as libjpeg finds it between segments: it passes over all else, with stuffed
-zeros, restart markers and fill bytes."""
+"""Pattern of the next marker, as libjpeg finds it between segments: everything else is skipped,
+including stuffed zeros, restart markers and fill bytes."""
 _SKIPPED = frozenset((0xDC, *range(0xE0, 0xF0), 0xFE))
 """Markers of segments whose length libjpeg does not check: DNL, APPn, COM."""
 _AFTER_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
-"""Markers of segments that are allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI,
-APPn, COM."""
+"""Markers of segments allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI, APPn,
+COM."""
 
 _HINTS = frozenset((b"gAMA", b"sRGB", b"iCCP", b"acTL"))
 """PNG chunks that make DALI decode other pixels than are stored: with a gamma it linearises colours
-before it converts them to gray; of an animation it takes the first frame, which need not be the
+before the conversion to gray; of an animation it takes the first frame, which need not be the
 image."""
 _TEXTS, _EXIF_IN_TEXT = frozenset((b"tEXt", b"zTXt", b"iTXt")), b"Raw profile type exif\0"
-"""PNG chunks of text, and the beginning of the text in which ImageMagick wrote EXIF data."""
+"""PNG text chunks, and the start of the text in which ImageMagick wrote EXIF data."""
 _NO_HINT = b"skIP"
-"""A chunk name that does not exist, so that decoders skip it."""
+"""Chunk name that does not exist, so that decoders skip the chunk."""
 
 
 class DamagedError(ValueError):
@@ -55,15 +56,15 @@ class DamagedError(ValueError):
 
 
 class UsualHeader(NamedTuple):
-    """Facts in the header of an image that decoders agree on."""
+    """Facts from the header of an image that decoders agree on."""
 
     format: str
-    """Pillow's name."""
+    """Name of the format in Pillow."""
     height: int
-    """As stored, in pixels."""
+    """Pixel rows as stored."""
     width: int
     bits: int
-    """Bits per sample that it is decoded to, 8 or 16."""
+    """Bits per decoded sample, 8 or 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +72,23 @@ class Structure:
     """Segments and chunks found in a file."""
 
     exif: tuple[slice, ...] = ()
-    """Bytes of its EXIF blocks, in TIFF format, without the name before them."""
+    """Positions of its EXIF blocks, in TIFF format, without the name before them."""
     hints: tuple[slice, ...] = ()
-    """Bytes of PNG chunks, from the name up to the checksum, that say how to display the image and
-    must not change its values."""
+    """Positions of PNG chunks, from the name to the checksum, that say how to display the image;
+    they must not change its values."""
     junk: tuple[slice, ...] = ()
-    """Bytes between the segments of a JPEG, and segments that are shorter than their own length."""
+    """Positions of bytes between the segments of a JPEG, and of segments shorter than their own
+    length field."""
     complete: bool = False
-    """Whether the end of the image was found. Always False for formats without checks: only
-    decoding finds damage there."""
+    """Whether the end of the image was found. Always False for formats without checks, whose damage
+    is only found by decoding."""
     header: UsualHeader | None = None
-    """Its size and depth; None of an image that is not complete, and where Pillow must look."""
+    """Size and depth; None if the image is incomplete, or if Pillow must examine it."""
     exif_in_text: bool = False
-    """Whether a usual PNG has EXIF data in a text, and none in a chunk of their own."""
+    """Whether a usual PNG has EXIF data in a text and no EXIF chunk."""
     is_doubtful: bool = False
-    """Whether some of the junk is behind a scan: it may be the rest of that, behind a damaged byte
-    that looks like a marker. Only decoding tells."""
+    """Whether some junk follows a scan. It may then be the rest of the scan, after a damaged byte
+    that looks like a marker; only decoding can tell."""
 
 
 def structure_of(data: bytes) -> Structure:
@@ -110,7 +112,7 @@ def _jpeg(data: bytes) -> Structure:
     frame: _Frame | None = None
     markers: _ScanMarkers | None = None
     is_usual, interval, at, end = True, 0, len(_JPEG), len(data)
-    if not data.startswith(b"\xff", at):  # neither Pillow nor DALI takes it for a JPEG
+    if not data.startswith(b"\xff", at):  # not a JPEG for Pillow or DALI
         raise DamagedError(f"a JPEG marker was expected at byte {at}")
     adobe = in_one_scan = is_last = is_doubtful = False
     while found := _MARKER.search(data, at):
@@ -177,11 +179,11 @@ class _Frame(NamedTuple):
 
     header: UsualHeader
     ids: bytes
-    """Numbers of its components."""
+    """Numbers of the components."""
 
 
 def _frame(segment: bytes) -> _Frame | None:
-    """Parse the frame of a JPEG of 1, 3 or 4 components of 8 bits, if decoders agree on it."""
+    """Parse the frame of a JPEG with 1, 3 or 4 components of 8 bits, if decoders agree on it."""
     if len(segment) < 6:
         return None
     bits, height, width, count = struct.unpack_from(">BHHB", segment)
@@ -201,7 +203,7 @@ def _is_usual(sampling: list[tuple[int, int]]) -> bool:
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
-    """Return an image whose pixels DALI decodes as they are stored, without the junk of a JPEG."""
+    """Return an image that DALI decodes to the stored values, without the junk of a JPEG."""
     if not (structure.hints or structure.junk):
         return data
     changed = bytearray(data)
@@ -214,14 +216,14 @@ def without_hints(data: bytes, structure: Structure) -> bytes:
 
 
 class _ScanMarkers:
-    """Markers from the beginning of the first scan of a JPEG on."""
+    """Markers of a JPEG from the start of its first scan."""
 
     def __init__(self, data: bytes, start: int) -> None:
         array = np.frombuffer(data, np.uint8)[start:]
         flags = array[:-1] == 0xFF
-        flags &= array[1:] != 0  # else a byte of the scan
+        flags &= array[1:] != 0  # 0xFF 0x00 is a scan byte
         self._data, self._first = data, start
-        self._flags = flags.tobytes()  # in which `find` is faster than in an array
+        self._flags = flags.tobytes()  # `find` is faster than in an array
 
     def end_of_scan(self, start: int, *, restarts: bool) -> int:
         """Return the position of the first marker after a scan, or the end of the file."""
@@ -251,7 +253,7 @@ def _png(data: bytes) -> Structure:
         if end > len(data):
             break
         (checksum,) = struct.unpack_from(">I", data, end - 4)
-        # Chunks whose name begins in lower case do not affect the pixels.
+        # Chunks whose name begins with a lower-case letter do not affect the pixels.
         is_usual &= kind.isalpha()
         is_needed = kind[:1].isupper() or kind == b"eXIf"
         if is_needed and isal_zlib.crc32(view[at + 4 : end - 4]) != checksum:
@@ -275,7 +277,7 @@ def _png(data: bytes) -> Structure:
 
 
 def _png_header(data: bytes) -> UsualHeader | None:
-    """Parse the IHDR chunk (PNG, 11.2.1) of an image of usual kind, followed by pixels."""
+    """Parse the IHDR chunk (PNG, 11.2.1) of an image of a usual kind that is followed by pixels."""
     name, width, height, *kind = struct.unpack_from(">4x4sIIBBBBB", data, len(_PNG))
     if name != b"IHDR" or not width or not height or b"IDAT" not in data:
         return None

@@ -11,37 +11,37 @@ Box = tuple[int, int, int, int]
 
 
 class Turn(NamedTuple):
-    """The display of stored rows and columns."""
+    """Display order of stored rows and columns."""
 
     transposed: bool = False
-    """Stored rows are displayed as columns."""
+    """True if stored rows are displayed as columns."""
     bottom_first: bool = False
-    """The last stored row is displayed first."""
+    """True if the last stored row is displayed first."""
     right_first: bool = False
-    """The last stored column is displayed first."""
+    """True if the last stored column is displayed first."""
 
     @classmethod
     def of(cls, orientation: int) -> Turn:
-        """Return that of a value of EXIF's tag Orientation."""
+        """Return the turn for a value of EXIF's tag Orientation."""
         return cls(
             orientation in (5, 6, 7, 8), orientation in (3, 4, 6, 7), orientation in (2, 3, 7, 8)
         )
 
     def applied(self, pixels: NDArray[Any]) -> NDArray[Any]:
-        """Return stored pixels, rows first, as they are displayed."""
+        """Return stored pixels, rows first, as displayed."""
         pixels = pixels[::-1] if self.bottom_first else pixels
         pixels = pixels[:, ::-1] if self.right_first else pixels
         return pixels.swapaxes(0, 1) if self.transposed else pixels
 
     def stored(self, box: Box, height: int, width: int) -> Box:
-        """Return where a box of the displayed image is in the stored one, of this size."""
+        """Convert a box of the displayed image to the stored image, which has this size."""
         y, x, rows, columns = box
         if self.transposed:
             y, x, rows, columns = x, y, columns, rows
         return self._reversed((y, x, rows, columns), height, width)
 
     def displayed(self, box: Box, height: int, width: int) -> Box:
-        """Return where a box of the stored image, of this size, is in the displayed one."""
+        """Convert a box of the stored image, which has this size, to the displayed image."""
         y, x, rows, columns = self._reversed(box, height, width)
         return (x, y, columns, rows) if self.transposed else (y, x, rows, columns)
 

@@ -1,1 +1,1 @@
-"""The order of rows, their distribution over shards, and random numbers: pure functions."""
+"""Order of rows, their distribution over shards, and random numbers: pure functions."""

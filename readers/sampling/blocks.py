@@ -1,4 +1,4 @@
-"""An order in which rows that are near each other in the Index stay so: shuffled in blocks."""
+"""Order that shuffles rows in blocks, so that neighbours in the Index stay near each other."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from readers.sampling.order import Order, permuted
 from readers.values import check_integer
 
 BLOCK_ROWS = 256
-"""Rows of a block by default."""
+"""Default number of rows in a block."""
 MIXED = 16
-"""Blocks whose rows are shuffled with each other."""
+"""Number of consecutive blocks whose rows are shuffled together."""
 _START, _BLOCKS, _FIRST_GROUP = 0, 1, 2
-"""Third word of the counters below."""
+"""Third word of the counters, one for each use."""
 _STREAM = 5
-"""Last word of the counter of Philox; Draws and the other orders have 0 to 4."""
+"""Last word of the Philox counters; Draws and the other orders use 0 to 4."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockOrder:
-    """A permutation of ``range(num_rows)`` for each epoch that visits few places at a time.
+    """Permutation of ``range(num_rows)`` for each epoch that stays within few blocks at a time.
 
-    The rows are cut into blocks of `block_rows` neighbours, from another row on in each epoch. The
-    blocks are shuffled, and then the rows of each `MIXED` blocks that follow each other. So a
-    reader meets the rows of one file, or of one part of a disk, close together. Like
-    `readers.sampling.order.Order` it takes O(1) memory and depends on nothing but the arguments.
+    The rows are cut into blocks of `block_rows` neighbours, starting at a different row in each
+    epoch. The blocks are shuffled, and then the rows of every `MIXED` consecutive blocks. A reader
+    therefore reads the rows of one file, or of one part of a disk, close together. Like
+    `readers.sampling.order.Order` it takes O(1) memory and depends only on the arguments.
 
     Parameters
     ----------
     num_rows : int
         Rows of the Index, at least 1.
     seed : int
-        Any integer from 0 to 2**64 - 1. Each seed gives other orders.
+        Any integer from 0 to 2**64 - 1. Each seed gives different orders.
     block_rows : int
-        Rows of a block, at least 1: about as many as a file has, or as are stored near each other.
+        Rows of a block, at least 1: about as many as a file has, or as are stored together.
 
     Notes
     -----
-    Both permutations are those of `Order`, with counters of their own. The block that is left over,
-    of fewer rows, comes last; which rows it has follows from the row where the epoch's first block
-    begins.
+    Both permutations are those of `Order`, with their own counters. The last block, with the
+    remaining rows, comes last; the start of the epoch's first block determines its rows.
     """
 
     num_rows: int
@@ -61,7 +60,7 @@ class BlockOrder:
             If the position is not in ``[0, num_rows)``.
         """
         if not 0 <= position < self.num_rows:
-            raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
+            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
         size = MIXED * self.block_rows
         group, place = divmod(position, size)
         count = min(size, self.num_rows - group * size)
@@ -73,7 +72,7 @@ class BlockOrder:
         return (_start(*key) + block * self.block_rows + inside) % self.num_rows
 
     def draws_number(self, position: int, row: int) -> int:
-        """Return the number of a sample for Draws: its row, which an epoch has once."""
+        """Return the number of a sample for Draws: its row, which occurs once per epoch."""
         return row
 
 

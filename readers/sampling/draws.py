@@ -1,4 +1,4 @@
-"""The random numbers of one sample, independent of where it is read."""
+"""Random numbers of one sample, independent of where it is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _USED_UP = np.zeros(4, np.uint64)
 
 
 class _Philox(threading.local):
-    """A generator per thread, reused because making one takes ten times as long as drawing."""
+    """Generator per thread, reused because making one takes ten times as long as drawing."""
 
     def __init__(self) -> None:
         self._generator = np.random.Philox(0)
@@ -22,7 +22,7 @@ class _Philox(threading.local):
     def integers(
         self, key: tuple[int, int], counter: tuple[int, int, int, int], count: int = 4
     ) -> NDArray[np.uint64]:
-        """Return 64-bit integers for a key and a counter, four for each count of its first word."""
+        """Return 64-bit integers for a key and a counter, four for each value of its first word."""
         self._generator.state = {
             "bit_generator": "Philox",
             "state": {"key": np.array(key, np.uint64), "counter": np.array(counter, np.uint64)},
@@ -35,18 +35,18 @@ class _Philox(threading.local):
 
 
 PHILOX = _Philox()
-"""Random integers from a key and a counter."""
+"""Generator of random integers from a key and a counter."""
 
 ATTEMPTS = 10
-"""Attempts at a random region, as many as torchvision and DALI make."""
+"""Attempts at a random region, as in torchvision and DALI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
     """Random numbers of one row in one epoch.
 
-    They are counter-based, without state from sample to sample, so CPU and GPU, a resumed run, and
-    a run on another number of GPUs all draw the same.
+    They are counter-based and keep no state between samples, so a CPU, a GPU, a resumed run and a
+    run on another number of GPUs all draw the same numbers.
     """
 
     y: float
@@ -54,18 +54,18 @@ class Draws:
     x: float
     """Fraction in [0, 1) that places a random window horizontally."""
     horizontal: bool
-    """Flip left and right, with probability 1/2."""
+    """True to flip left and right, with probability 1/2."""
     vertical: bool
-    """Flip up and down, with probability 1/2."""
+    """True to flip up and down, with probability 1/2."""
     turn: float
     """Fraction in [0, 1) that selects the rotation angle of a window from its range."""
     zoom: float
     """Fraction in [0, 1) that selects the zoom of a window from its range."""
     key: tuple[int, int, int] = field(default=(0, 0, 0), compare=False)
-    """Seed, epoch and row, from which `fractions` and `graph_fractions` follow."""
+    """Seed, epoch and row, which determine `fractions` and `graph_fractions`."""
 
     @classmethod
-    @lru_cache(maxsize=4)  # the window and the flips of a row need the same numbers
+    @lru_cache(maxsize=4)  # window and flips of a row share them
     def of(cls, seed: int, epoch: int, row: int) -> Draws:
         """Draw the numbers of a row.
 
@@ -74,15 +74,15 @@ class Draws:
         seed : int
             In [0, 2**64), as for `readers.sampling.order.Order`.
         epoch, row : int
-            Counted from 0. For rows that are drawn by weights, `row` is
+            Counted from 0. For rows drawn by weights, `row` is
             `readers.sampling.weighted.WeightedOrder.draws_number`.
 
         Notes
         -----
-        Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). This
-        uses the raw output, which is the same in all versions of NumPy.
+        Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). The
+        raw output is used, because it is the same in all versions of NumPy.
         """
-        # Only four integers: a fifth would be the first of the next row.
+        # Only four integers: a fifth would belong to the next row.
         y, x, bits, halves = PHILOX.integers((seed, epoch), (row, 0, 0, 0)).tolist()
         return cls(
             y=(y >> 11) * 2.0**-53,
@@ -97,14 +97,14 @@ class Draws:
     def fractions(self, count: int) -> NDArray[np.float64]:
         """Return more numbers in [0, 1), shape (count,), for a Reader's own use.
 
-        The first ones do not depend on the count. Counters are (block, 0, row, 3).
+        The first numbers do not depend on `count`. Counters are (block, 0, row, 3).
         """
         return (self._more(3, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def graph_fractions(self, count: int) -> NDArray[np.float32]:
         """Return numbers in [0, 1), shape (count,), for the operators of the graph.
 
-        They have 24 bits, which float32 holds exactly. Counters are (block, 0, row, 4).
+        They have 24 bits, which are exact in float32. Counters are (block, 0, row, 4).
         """
         return (self._more(4, count) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
 
@@ -117,8 +117,8 @@ class Draws:
 class Pairs:
     """`ATTEMPTS` pairs of fractions in [0, 1) of one row in one epoch, as pure as `Draws`.
 
-    Iterating draws each only when it is asked for. The counters are (row, k, 0, 0) with k from 1 to
-    5; `Draws` has k = 0.
+    Each pair is drawn only when the iteration reaches it. Counters are (row, k, 0, 0) with k from
+    1 to 5; `Draws` uses k = 0.
     """
 
     seed: int

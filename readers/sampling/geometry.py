@@ -1,4 +1,4 @@
-"""Which part of an image a sample shows, drawn for each row, and what the graph needs of that."""
+"""Part of an image that a sample shows, drawn for each row, and the graph's arrays for it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Flip = Literal["", "h", "v", "hv"]
 """Random flips: none, horizontal, vertical, or both independently."""
 
 WindowMode = Literal["center", "random", "row"]
-"""Places of windows: in the middle, anywhere, or where columns ``y`` and ``x`` of the Index give
-their first row and column."""
+"""Position of windows: in the middle, anywhere, or at the first row and column in columns ``y`` and
+``x`` of the Index."""
 
 ASPECT_RATIOS = (3 / 4, 4 / 3)
-"""Default range of `Geometry.random_aspect_ratio`, that of torchvision and DALI."""
+"""Default range of `Geometry.random_aspect_ratio`, as in torchvision and DALI."""
 
 _BARELY = 1e-3
-"""Degrees: a window that is turned by this needs the neighbours of its pixels, and nothing more."""
+"""Degrees of a turn for which a window needs only the direct neighbours of its pixels."""
 
 _ZOOMS = 1e-3, 1e3
-"""Least and most `Geometry.zoom`."""
+"""Least and largest `Geometry.zoom`."""
 
 
 @dataclass(kw_only=True)
@@ -45,11 +45,11 @@ class Geometry:
     Raises
     ------
     ValueError
-        If values make no sense, alone or together.
+        If values are invalid, alone or together.
     """
 
     crop: tuple[int, int] | None = None
-    """(height, width) of the window to cut, in pixels; None for the whole image."""
+    """(height, width) in pixels of the window to cut; None for the whole image."""
     window: WindowMode = "center"
     """Position of the window in the image."""
     outside: Outside = "reject"
@@ -57,15 +57,15 @@ class Geometry:
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
-    """Windows are rotated by a random angle from -rotate to rotate degrees."""
+    """Largest rotation of a window in degrees; angles are drawn from -rotate to rotate."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Windows are enlarged by a log-uniform random factor between these two."""
+    """Range of the log-uniform random factor by which windows are enlarged."""
     random_area: tuple[float, float] | None = None
-    """Regions have a random share of the image's area between these two."""
+    """Range of the random share of the image's area that a region has."""
     random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
-    """Their aspect ratio, width / height, is log-uniform between these two."""
+    """Range of the log-uniform aspect ratio, width / height, of random regions."""
     resize_shorter: int | None = None
-    """The window is one of the image resized to so many pixels along its shorter side."""
+    """Pixels of the shorter side to which the image is resized before the window is cut."""
     resize: tuple[int, int] | None = None
     """(height, width) in pixels to which the graph resizes the window or the region."""
     outputs: tuple[PlacementOutput, ...] = ()
@@ -89,14 +89,14 @@ class Geometry:
             raise ValueError(f"window {self.window!r} needs a crop, the size of the window")
         if self.window == "row" and self.resize_shorter is not None:
             raise ValueError(
-                "window 'row' is in the image itself, not in a resized one: leave out "
-                "resize_shorter, and give crop and resize"
+                "window 'row' refers to the image itself, not a resized one: leave out "
+                "resize_shorter, and set crop and resize"
             )
         if self.window != "row" and self.outside == "shift":
-            raise ValueError("outside='shift' is for window 'row': others are not moved")
+            raise ValueError("outside='shift' needs window 'row': other windows are not moved")
         if self.outside == "fill" and (self.crop is None or self.resize_shorter is not None):
             raise ValueError(
-                "outside='fill' is for windows of the image itself: give crop, and leave out "
+                "outside='fill' needs windows of the image itself: set crop, and leave out "
                 "random_area and resize_shorter"
             )
         if self.resize_shorter is not None:
@@ -104,14 +104,14 @@ class Geometry:
         self._check_turns()
         if isinstance(self.outputs, str) or not set(self.outputs) <= set(PLACEMENT_SPECS):
             known = ", ".join(PLACEMENT_SPECS)
-            raise ValueError(f"outputs must be in a tuple, any of {known}, got {self.outputs!r}")
+            raise ValueError(f"outputs must be a tuple with any of {known}, got {self.outputs!r}")
 
     def _check_region(self, area: tuple[float, float]) -> None:
         check_ranges(area, self.random_aspect_ratio)
         if self.crop is not None or self.window != "center" or self.resize_shorter is not None:
             raise ValueError(
-                "random_area draws size and place of a region: leave out crop, window and "
-                "resize_shorter, and give resize, the size of the output"
+                "random_area draws size and position of a region: leave out crop, window and "
+                "resize_shorter, and set resize, the size of the output"
             )
 
     def _check_shorter(self, shorter: int) -> None:
@@ -120,7 +120,7 @@ class Geometry:
         if min(self.crop) > shorter:
             raise ValueError(
                 f"crop {self.crop[0]}x{self.crop[1]} is larger than an image whose shorter side is "
-                f"resized to {shorter}: give a larger resize_shorter"
+                f"resized to {shorter}: set a larger resize_shorter"
             )
 
     def _check_turns(self) -> None:
@@ -135,12 +135,12 @@ class Geometry:
             return
         if self.random_area is not None or self.resize_shorter is not None:
             raise ValueError(
-                "rotate and zoom are for windows of the image itself: leave out random_area and "
-                "resize_shorter, and give crop and resize"
+                "rotate and zoom need windows of the image itself: leave out random_area and "
+                "resize_shorter, and set crop and resize"
             )
         if self.crop is None:
             raise ValueError(
-                "rotate and zoom need a crop; it may have the size of the whole image, with "
+                "rotate and zoom need a crop; for the whole image set its size, with "
                 "window 'center'"
             )
 
@@ -150,24 +150,24 @@ class Geometry:
         if self.is_resampled and not (regions or getattr(reader, "turns", False)):
             what = "rotate and zoom" if self.is_turned else "windows between pixels"
             raise ValueError(
-                f"{what} need a Reader that reads what turned windows need; {name} has neither "
-                "regions = True nor turns = True"
+                f"{what} need a Reader that reads the pixels of turned windows, but {name} has "
+                "neither regions = True nor turns = True"
             )
         if (self.random_area is not None or self.resize_shorter is not None) and not regions:
             raise ValueError(
                 "random_area and resize_shorter need a Reader that reads the pixels of "
-                f"Window.within; {name} has no regions = True"
+                f"Window.within, but {name} has no regions = True"
             )
         if self.outside == "fill" and not regions:
             raise ValueError(
-                f"outside='fill' needs a Reader that reads the pixels of Window.within; {name} has "
-                "no regions = True: give 'reject', or 'shift' for window 'row'"
+                f"outside='fill' needs a Reader that reads the pixels of Window.within, but {name} "
+                "has no regions = True: set 'reject', or 'shift' for window 'row'"
             )
         check_size_known(reader, "outputs", self.outputs)
 
     @property
     def is_resampled(self) -> bool:
-        """Whether pixels of windows lie between those of the image."""
+        """Whether pixels of windows are between those of the image."""
         return self.is_turned
 
     @property
@@ -181,7 +181,7 @@ class Geometry:
         return (*self._graph_specs(reader), *placed)
 
     def _graph_specs(self, reader: Reader) -> tuple[SampleSpec, ...]:
-        """Return the specs of what the graph needs."""
+        """Return the specs of the arrays that the graph needs."""
         turns = getattr(reader, "turns", False)
         names = ["part"] * (self.resize_shorter is not None)
         names += ["affine"] * (self.is_resampled and not turns)
@@ -201,23 +201,23 @@ class Geometry:
         image: tuple[int, int],
         placement: Placement | None,
     ) -> dict[str, NDArray[Any]]:
-        """Return what the graph needs to make the sample of what was read, and the `outputs`.
+        """Return the arrays that the graph needs to make the sample, and the `outputs`.
 
         Parameters
         ----------
         reader : Reader
             Reader of the sample.
         window : Window, optional
-            The window that was read; None for the whole image, or a blank sample.
+            Window that was read; None for the whole image or a blank sample.
         image : tuple of int
-            (height, width) of the image, as the Reader gives it; or of the blank sample.
+            (height, width) of the image, as the Reader returns it, or of the blank sample.
         placement : Placement, optional
-            What `placement` returns; needed if `needs_placement` says so.
+            Result of `placement`, required if `needs_placement` is True.
 
         Returns
         -------
         dict
-            Those of `readers.sampling.graph_arrays`, and what `PLACEMENT_SPECS` names.
+            Arrays of `readers.sampling.graph_arrays` and of `PLACEMENT_SPECS`.
         """
         found: dict[str, NDArray[Any]] = {
             PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs
@@ -229,13 +229,13 @@ class Geometry:
     def placement(
         self, window: Window | None, image: tuple[int, int], flip: tuple[bool, bool]
     ) -> Placement:
-        """Return where a sample is in its image; `flip` is left-right, and up-down."""
+        """Return the placement of a sample in its image; `flip` is (left-right, up-down)."""
         resize = self.resize if self.resize_shorter is None else self.crop
         return Placement.of(window, image, resize, flip)
 
     @property
     def blank_shape(self) -> tuple[int, int] | None:
-        """(height, width) of a blank sample for any image; None if that depends on the image."""
+        """(height, width) of a blank sample for any image; None if it depends on the image."""
         return (1, 1) if self.random_area is not None else self.crop
 
     def largest_window(self) -> Window | None:
@@ -265,7 +265,7 @@ class Geometry:
     ) -> Window | None:
         """Return the window of a row in an epoch; None for the whole image.
 
-        `corner` is the first row and column that the Index gives, for window ``row``.
+        `corner` is the first row and column from the Index, for window ``row``.
         """
         if self.random_area is not None:
             draws = Draws.of(seed, epoch, row)

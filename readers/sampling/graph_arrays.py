@@ -1,4 +1,4 @@
-"""Arrays of a sample that lead from the pixels of a file to those of a window, for the graph."""
+"""Arrays of a sample that map a file's pixels to those of its window, for the graph."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ GRAPH_SPECS = {
     "inside": SampleSpec(name="inside", dtype="int32", shape=(4,), unit="pixel"),
     "nearest": SampleSpec(name="nearest", dtype="float64", shape=(10,), unit="pixel"),
 }
-"""``part``: y and x of the start, then of the end, of the part of what was read that is resized.
-``affine``: the matrix from (x, y) of the window to what was read. In both, pixels are counted from
-the outer edge of the first one, as DALI counts.
+"""``part``: y and x of the start, then of the end, of the resized part of the pixels that were
+read. ``affine``: matrix from (x, y) of the window to the pixels that were read. Both count pixels
+from the outer edge of the first one, as DALI does.
 
 ``inside``: y and x, 0 or less, of the window in its part that is inside the image, then height and
-width of that part; ``affine`` then leads from the part.
+width of that part; ``affine`` then starts from the part.
 
-``nearest``: the matrix of the `Placement`, row by row; first row and column of what was read;
-height and width of the image."""
+``nearest``: matrix of the `Placement`, row by row; first row and column that were read; height and
+width of the image."""
 
 
 def graph_arrays(
@@ -36,9 +36,9 @@ def graph_arrays(
     image: tuple[int, int],
     placement: Placement | None,
 ) -> dict[str, NDArray[Any]]:
-    """Return some of `GRAPH_SPECS`, as `readers.sampling.geometry.Geometry.geometry_arrays` says.
+    """Return some of `GRAPH_SPECS`, see `readers.sampling.geometry.Geometry.geometry_arrays`.
 
-    Raises ValueError if the window does not fit into the image.
+    ValueError if the window does not fit into the image.
     """
     found: dict[str, NDArray[Any]] = {}
     top, left = (0, 0) if window is None else window.within(*image).place(*image)
@@ -57,7 +57,7 @@ def graph_arrays(
     if "affine" in names:
         matrix = np.eye(2, 3) if window is None else window.matrix(*image)
         matrix[:, 2] += matrix[:, :2] @ (x, y)
-        # From centres of pixels to their edges, on both sides.
+        # From pixel centres to edges, on both sides.
         matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
         found["affine"] = matrix.astype(np.float32)
     return found

@@ -1,4 +1,4 @@
-"""The order of an epoch: a map from position to row, computed rather than stored."""
+"""Order of an epoch: a map from position to row that is computed, not stored."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from numpy.typing import ArrayLike, NDArray
 from readers.values import check_bool, check_integer
 
 Shuffle = bool | Literal["blocks"]
-"""Whether rows are shuffled, all of them or in blocks, see `readers.sampling.blocks.BlockOrder`."""
+"""Whether rows are shuffled: all, or in blocks, see `readers.sampling.blocks.BlockOrder`."""
 
 VERSION = 2
-"""Version of the orders: in another version a saved position means other rows. States without a
-version are version 1."""
+"""Version of the orders: in another version a saved position refers to other rows. States without a
+version have version 1."""
 
 _MASK = (1 << 64) - 1
 _SORTED_ROWS = 1 << 12
-"""Up to this number of rows the order is a table, 32 kB at most, made by sorting random numbers."""
+"""Most rows for which the order is a table, of at most 32 kB, made by sorting random numbers."""
 _ROUNDS = 12
-"""Must be even. Two rows that differ in only one half still do after a round with a probability of
-1 / side, so narrow halves need many rounds: with sides of 4 x 2 some orders of 8 rows were up to 3
-times as likely as others after 12 rounds. Above `_SORTED_ROWS` sides are at least 64. A round takes
-0.3 us."""
+"""Rounds of the network, an even number. Two rows that differ in one half still differ in only one
+half after a round with probability 1 / side, so narrow halves need many rounds: with sides of 4 x 2
+and 12 rounds some orders of 8 rows were up to 3 times as likely as others. Above `_SORTED_ROWS`
+sides are at least 64. A round takes 0.3 us."""
 _STREAM = (0, 1)
-"""Last words of the counter of Philox, which differ from those of Draws and of other orders."""
+"""Last words of the Philox counter, different from those of Draws and of other orders."""
 _BLOCK = 1 << 14
-"""Positions computed at a time, which fit into the cache of a core."""
+"""Positions computed at a time; they fit into the cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A permutation of ``range(num_rows)`` for each epoch, in O(1) memory.
+    """Permutation of ``range(num_rows)`` for each epoch, in O(1) memory.
 
-    The order depends only on the arguments: it is the same in any process, on any machine and with
-    any number of shards.
+    The order depends only on the arguments: it is the same in every process, on every machine and
+    with any number of shards.
 
     Parameters
     ----------
     num_rows : int
         Rows of the Index, at least 1.
     seed : int
-        Any integer from 0 to 2**64 - 1. Each seed gives other orders.
+        Any integer from 0 to 2**64 - 1. Each seed gives different orders.
     shuffle : bool
         False for ``row == position`` in every epoch.
 
     Notes
     -----
-    Up to 4096 rows are sorted by random integers of Philox, keyed by seed and epoch, so that every
-    order is equally likely. More rows are permuted by a generalised Feistel network (Black &
+    Up to 4096 rows are sorted by random Philox integers, keyed by seed and epoch, so that all
+    orders are equally likely. More rows are permuted by a generalised Feistel network (Black &
     Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, method 3) on Z_a x Z_b with a*b
     just above num_rows; results out of range are permuted again (cycle walking), 1.0 steps on
-    average. Both sides are even: a round of an odd side is an even permutation, so two odd sides
-    would give only these. The round function is the finaliser of SplitMix64 (Steele et al., OOPSLA
-    2014), keyed by Philox.
+    average. Both sides are even, because a round of an odd side is an even permutation, and two odd
+    sides would only give even ones. The round function is the finaliser of SplitMix64 (Steele et
+    al., OOPSLA 2014), keyed by Philox.
 
-    Tested for uniformity, over seeds and over epochs (tests/readers/sampling/test_order.py): all
-    orders of 3 to 7 rows; the parity of orders of 2 to 60 and of about 4096 to 5184 rows; the row
-    at the first, second and last position, and the rows of neighbouring positions, alone and as
-    pairs, of 2 to 10**12 rows. That rows are distinct and in range: whole epochs of up to 100,003
-    rows, and 100,000 rows of 10**9, 10**12 and 2**40.
+    Uniformity was tested over seeds and over epochs (tests/readers/sampling/test_order.py): all
+    orders of 3 to 7 rows; the parity of orders of 2 to 60 and of about 4096 to 5184 rows; and for
+    2 to 10**12 rows the row at the first, second and last position, and the rows of neighbouring
+    positions, singly and as pairs. Whole epochs of up to 100,003 rows, and 100,000 rows of 10**9,
+    10**12 and 2**40, were distinct and in range.
     """
 
     num_rows: int
@@ -83,15 +83,15 @@ class Order:
         epoch : int
             Epoch, counted from 0.
         position : int
-            In ``[0, num_rows)``.
+            Position in ``[0, num_rows)``.
 
         Raises
         ------
         IndexError
-            If the position is outside.
+            If the position is out of range.
         """
         if not 0 <= position < self.num_rows:
-            raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
+            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
         return permuted(position, self.num_rows, self.seed, epoch) if self.shuffle else position
 
     def rows(self, epoch: int, positions: ArrayLike) -> NDArray[np.int64]:
@@ -102,7 +102,7 @@ class Order:
         epoch : int
             Epoch, counted from 0.
         positions : array_like of int
-            In ``[0, num_rows)``, of any shape.
+            Positions in ``[0, num_rows)``, of any shape.
 
         Returns
         -------
@@ -112,14 +112,14 @@ class Order:
         Raises
         ------
         IndexError
-            If a position is outside.
+            If a position is out of range.
         TypeError
             If the positions are not integers.
         """
         rows = np.array(positions).astype(np.int64, casting="same_kind")
         flat = rows.reshape(-1)
         if outside := flat[(flat < 0) | (flat >= self.num_rows)].tolist():
-            raise IndexError(f"positions must lie in [0, {self.num_rows}), got {outside[0]}")
+            raise IndexError(f"positions must be in [0, {self.num_rows}), got {outside[0]}")
         if not self.shuffle:
             return rows
         if self.num_rows <= _SORTED_ROWS:
@@ -135,14 +135,14 @@ class Order:
         return rows
 
     def draws_number(self, position: int, row: int) -> int:
-        """Return the number of a sample for Draws: its row, which an epoch has once."""
+        """Return the number of a sample for Draws: its row, which occurs once per epoch."""
         return row
 
 
 def permuted(
     position: int, num_rows: int, seed: int, epoch: int, stream: tuple[int, int] = _STREAM
 ) -> int:
-    """Return where a permutation of ``range(num_rows)`` maps a position, as described in `Order`.
+    """Return the image of a position under a permutation of ``range(num_rows)``, see `Order`.
 
     Each `stream`, the last two words of the counter, gives another permutation.
     """
@@ -177,13 +177,13 @@ def _permute_all(
 ) -> NDArray[np.uint64]:
     high, low = np.divmod(values, b)
     for even, odd in keys.reshape(-1, 2):
-        high = (high + mix_all(low ^ even) % a) % a  # reduced first, since 64 bits overflow
+        high = (high + mix_all(low ^ even) % a) % a  # reduced first: 64 bits would overflow
         low = (low + mix_all(high ^ odd) % b) % b
     return high * b + low
 
 
 def mix_all(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the values after the finaliser of SplitMix64, see `Order`."""
+    """Apply the finaliser of SplitMix64 to the values, see `Order`."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

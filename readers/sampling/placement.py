@@ -1,4 +1,4 @@
-"""The place in the image of a file that a sample shows."""
+"""Position of a sample in the image of its file."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from readers.contract import Reader, SampleSpec
 from readers.window import Window
 
 PlacementOutput = Literal["window", "flip", "matrix"]
-"""Outputs that say where a sample is, see `Placement`."""
+"""Outputs that tell the position of a sample, see `Placement`."""
 
 PLACEMENT_SPECS: dict[PlacementOutput, SampleSpec] = {
     "window": SampleSpec(name="placed_window", dtype="float32", shape=(4,), unit="pixel"),
     "flip": SampleSpec(name="placed_flip", dtype="int32", shape=(2,)),
     "matrix": SampleSpec(name="placed_matrix", dtype="float64", shape=(2, 3), unit="pixel"),
 }
-"""Their arrays in a sample; Readers have arrays of their own that are named ``matrix``."""
+"""Arrays of these outputs in a sample; Readers have arrays of their own named ``matrix``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of a sample's output in the image of its file.
+    """Position of a sample's output in the image of its file.
 
-    Attributes of the names of `PlacementOutput` can be outputs of a pipeline.
+    Attributes named in `PlacementOutput` can be outputs of a pipeline.
     """
 
     image: tuple[int, int]
@@ -35,14 +35,14 @@ class Placement:
     shape: tuple[int, int]
     """(height, width) of the output, in pixels."""
     window: NDArray[np.float32]
-    """y, x, height and width in pixels of the part of the image that is shown; y and x are counted
-    from the outer edge of the first pixel. The part of a rotated or zoomed window is that before it
-    is turned about its centre."""
+    """y, x, height and width in pixels of the shown part of the image; y and x count from the outer
+    edge of the first pixel. For a rotated or zoomed window it is the part before the window is
+    turned about its centre."""
     flip: NDArray[np.int32]
-    """1 if the output is flipped left-right, and up-down; else 0."""
+    """1 if the output is flipped left-right, and 1 if up-down; else 0."""
     matrix: NDArray[np.float64]
-    """Shape (2, 3): from pixels (x, y) of the output to those of the image, both counted from the
-    centre of the first pixel, as NumPy and the WCS of astropy (``origin=0``) count."""
+    """Matrix of shape (2, 3) from pixels (x, y) of the output to pixels of the image, both counted
+    from the centre of the first pixel, as in NumPy and astropy's WCS (``origin=0``)."""
 
     @classmethod
     def of(
@@ -57,13 +57,13 @@ class Placement:
         Parameters
         ----------
         window : Window, optional
-            None for the whole image.
+            Window; None for the whole image.
         image : tuple of int
             (height, width) of the image.
         resize : tuple of int, optional
-            (height, width) of the output; None for that of the window.
+            (height, width) of the output; None for the size of the window.
         flip : tuple of bool
-            Whether it is flipped left-right, and up-down, after the resize.
+            Whether the output is flipped left-right and up-down, after the resize.
 
         Raises
         ------
@@ -92,10 +92,10 @@ class Placement:
 
 
 def check_size_known(reader: Reader, what: str, names: Iterable[str]) -> None:
-    """Raise ValueError if there are names of what needs `Sample.image_size`, and it lacks it."""
+    """Raise ValueError if `names` is not empty and the Reader's Samples lack `image_size`."""
     known = getattr(reader, "regions", False) or getattr(reader, "turns", False)
     if (wanted := ", ".join(names)) and not known:
         raise ValueError(
-            f"{what} {wanted} need a Reader whose Samples have image_size; {type(reader).__name__} "
-            "has neither regions = True nor turns = True"
+            f"{what} {wanted} need a Reader whose Samples have image_size, but "
+            f"{type(reader).__name__} has neither regions = True nor turns = True"
         )

@@ -1,4 +1,4 @@
-"""Windows whose size is given otherwise: by chance, or for the resized image."""
+"""Windows whose size is random, or refers to the resized image."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from readers.window import Window, offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomRegion(Window):
-    """A region of random area and aspect ratio, which the graph resizes to height x width.
+    """Region of random area and aspect ratio, which the graph resizes to height x width.
 
     Notes
     -----
-    The algorithm of ``torchvision.transforms.RandomResizedCrop.get_params``, and of DALI's
-    ``random_crop_generator``: the first attempt that fits into the image is taken. If none does,
-    the region is the largest centred one whose aspect ratio is allowed.
+    The algorithm is that of ``torchvision.transforms.RandomResizedCrop.get_params`` and of DALI's
+    ``random_crop_generator``: the first attempt that fits into the image is taken. If none fits,
+    the region is the largest centred one with an allowed aspect ratio.
     """
 
     area: tuple[float, float]
-    """Least and most share of the image's area."""
+    """Least and largest share of the image's area."""
     aspect_ratio: tuple[float, float]
-    """Least and most width of a region, divided by its height."""
+    """Least and largest aspect ratio of a region, width / height."""
     attempts: Iterable[tuple[float, float]]
-    """For each attempt fractions in [0, 1) that select its area and the logarithm of its ratio."""
+    """Fractions in [0, 1) for each attempt, which select the area and the log of the ratio."""
 
     def within(self, height: int, width: int) -> Window:
         """Return the region in an image of this size."""
@@ -41,7 +41,7 @@ class RandomRegion(Window):
         return Window(height=rows, width=columns, y=y, x=x)
 
     def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the start and the end of the region along rows and columns of the image."""
+        """Return the start and end of the region along rows and columns of the image."""
         return self.within(height, width).part(height, width)
 
     def _central(self, height: int, width: int) -> tuple[int, int]:
@@ -55,28 +55,28 @@ class RandomRegion(Window):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledWindow(Window):
-    """A window of the image resized so that its shorter side has `shorter` pixels.
+    """Window of the image resized so that its shorter side has `shorter` pixels.
 
-    Only the pixels on which the window depends are read, and the graph resizes these.
+    Only the pixels that the window depends on are read, and the graph resizes them.
 
     Notes
     -----
-    Sizes and a centred position are rounded as by torchvision's ``Resize`` and ``CenterCrop``.
+    Sizes and a centred position are rounded as in torchvision's ``Resize`` and ``CenterCrop``.
     """
 
     shorter: int
     """Pixels of the shorter side of the resized image."""
 
     def within(self, height: int, width: int) -> Window:
-        """Return the pixels on which the window depends in an image of this size.
+        """Return the pixels that the window depends on in an image of this size.
 
         Raises
         ------
         ValueError
             If the window is larger than the resized image.
         """
-        # Beyond the part, an antialiased linear filter needs an output pixel on each side; where
-        # the image is enlarged, a pixel of the image.
+        # Beyond the part, an antialiased linear filter needs one output pixel on each side, or one
+        # pixel of the image if that is enlarged.
         first, last = [], []
         for (start, stop), size, pixels in zip(
             self.part(height, width), (height, width), (self.height, self.width), strict=True
@@ -88,10 +88,9 @@ class ScaledWindow(Window):
         return Window.at(first[0], first[1], rows, columns, image=(height, width))
 
     def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the start and the end of the window along rows and columns of the image.
+        """Return the start and end of the window along rows and columns of the image.
 
-        In its pixels, counted from the outer edge of the first one. Raises ValueError like
-        `within`.
+        They are in pixels from the outer edge of the first one. ValueError as in `within`.
         """
         shape = [self.shorter * side // min(height, width) for side in (height, width)]
         if self.height > shape[0] or self.width > shape[1]:
@@ -116,7 +115,7 @@ def _between(limits: tuple[float, float], fraction: float) -> float:
 
 
 def check_ranges(area: tuple[float, float], aspect_ratio: tuple[float, float]) -> None:
-    """Raise ValueError if these are no ranges for a `RandomRegion`."""
+    """Raise ValueError if these are not valid ranges for a `RandomRegion`."""
     if not 0 < area[0] <= area[1] <= 1:
         raise ValueError(
             f"random_area must be (least, most), shares above 0 and up to 1, got {area}"

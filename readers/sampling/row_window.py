@@ -1,4 +1,4 @@
-"""Windows that need not lie inside the image: a row of the Index places them, or it is smaller."""
+"""Windows that may reach beyond the image: placed by a row of the Index, or larger than it."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Literal
 from readers.window import Box, Window, offset
 
 Outside = Literal["reject", "fill", "shift"]
-"""Windows that are not wholly inside the image: rejected; delivered with a value for what is
-missing; or, of rows, moved inside."""
+"""Treatment of windows that are not wholly inside the image: reject them; fill the missing pixels
+with a value; or, for windows of rows, shift them inside."""
 
 _ROUNDING = 1e-6
-"""Pixels: a place that is so near to a pixel is meant to be there."""
+"""Distance in pixels within which a position is rounded to a pixel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowWindow(Window):
-    """A window whose place a row of the Index gives; or one that may be larger than the image.
+    """Window placed by a row of the Index, or one that may be larger than the image.
 
-    Where its place is not given, it is that of `readers.window.Window`. But along an axis where the
-    window is larger it is centred on the image, and an odd pixel is missing at the end, as of
-    torchvision's ``CenterCrop``.
+    If the row gives no position, it is that of `readers.window.Window`. But along an axis where the
+    window is larger than the image, it is centred on it, and an odd pixel is missing at the end, as
+    in torchvision's ``CenterCrop``.
     """
 
     top: float | None = None
-    """First row, in pixels of the image; None for where `y` says."""
+    """First row, in pixels of the image; None if `y` determines it."""
     left: float | None = None
-    """First column, in pixels of the image; None for where `x` says."""
+    """First column, in pixels of the image; None if `x` determines it."""
     outside: Outside = "reject"
     """Treatment of a window that is not wholly inside the image."""
 
     def start(self, height: int, width: int) -> tuple[float, float]:
-        """Return its first row and column, moved inside if that is asked for.
+        """Return its first row and column, shifted inside if `outside` is ``shift``.
 
         Raises
         ------
         ValueError
-            If they are not finite, the window has no pixel of an image of this size, or it is not
-            wholly inside and `outside` rejects that.
+            If they are not finite, if the window shows no pixel of an image of this size, or if it
+            is not wholly inside and `outside` is ``reject``.
         """
         place = self._given(height, width)
         limits = height - self.height, width - self.width
@@ -47,7 +47,7 @@ class RowWindow(Window):
             return place
         if self.outside == "reject":
             named = self._named(height, width, "is not inside")
-            raise ValueError(f"{named}: leave the row out, or give outside='fill' or 'shift'")
+            raise ValueError(f"{named}: leave the row out, or set outside='fill' or 'shift'")
         if _is_empty(self._inside(place, (height, width))):
             raise ValueError(f"{self._named(height, width, 'shows nothing of')}: leave the row out")
         if self.outside == "fill":
@@ -64,7 +64,7 @@ class RowWindow(Window):
     def within(self, height: int, width: int) -> Window:
         """Return the pixels to read: those inside the image, and their neighbours.
 
-        Raises ValueError like `start`.
+        ValueError as in `start`.
         """
         if self.angle != 0 or self.zoom != 1:
             return Window.within(self, height, width)
@@ -75,7 +75,7 @@ class RowWindow(Window):
         return Window.at(top, left, bottom - top, right - left, image=(height, width))
 
     def place(self, height: int, width: int) -> tuple[int, int]:
-        """Return its top-left pixel; ValueError if it is not one, or turned, or not inside."""
+        """Return its top-left pixel; ValueError if there is none, or it is turned or not inside."""
         if self.angle != 0 or self.zoom != 1:
             return Window.place(self, height, width)
         own = self.within(height, width)
@@ -87,9 +87,9 @@ class RowWindow(Window):
         return own.place(height, width)
 
     def inside(self, height: int, width: int) -> Box:
-        """Return the part of the window, not turned, that shows pixels of an image of this size.
+        """Return the part of the window, if not turned, that shows pixels of such an image.
 
-        In pixels of the window. Raises ValueError like `start`.
+        The part is in pixels of the window. ValueError as in `start`.
         """
         return self._inside(self.start(height, width), (height, width))
 
@@ -117,7 +117,7 @@ class RowWindow(Window):
 
 
 def _first(free: int, fraction: float | None) -> int:
-    """Return the place of a window that leaves so many pixels free, or lacks them, if negative."""
+    """Return the position of a window that leaves `free` pixels, or lacks some if negative."""
     return -(-free // 2) if free < 0 else offset(free, fraction)
 
 

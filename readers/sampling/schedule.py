@@ -9,38 +9,38 @@ from readers.sampling.shard import Shard
 from readers.values import check_integer
 
 Tail = Literal["partial", "fill", "drop"]
-"""Handling of the last, incomplete step of an epoch, as in DALI's LastBatchPolicy.
+"""Treatment of the last, incomplete step of an epoch, as in DALI's LastBatchPolicy.
 
 ``partial``
-    The last batches are short, or empty.
+    The last batches are short or empty.
 ``fill``
     All batches are full: rows from the start of the epoch are repeated, with ``valid`` False.
 ``drop``
-    The incomplete step is left out. The Index must have enough rows for one step.
+    The incomplete step is dropped. The Index must have enough rows for one step.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One sample of one batch."""
+    """One sample in one batch."""
 
     epoch: int
-    """Epoch of the order: with `Schedule.epoch_steps`, the pass through the rows."""
+    """Epoch of the order; with `Schedule.epoch_steps`, the pass through the rows."""
     step: int
     """Step since the start of the epoch, or since the position where the run was resumed; with
-    `Schedule.epoch_steps` always since the first."""
+    `Schedule.epoch_steps` always since the start of epoch 0."""
     index: int
     """Index in the batch."""
     position: int
-    """Position in the epoch; at or past the number of rows in the tail."""
+    """Position in the epoch; in the tail it is at or past the number of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The samples that each shard reads in each step, for an endless run of epochs.
+    """Samples that each shard reads in each step, for an endless run of epochs.
 
-    DALI counts the samples of a Source from 0 without end; this maps the count to epoch and
-    position. It has no state, so any process can compute any sample.
+    DALI counts a Source's samples from 0 without end; this maps the count to epoch and position. It
+    has no state, so any process can compute any sample.
     """
 
     num_rows: int
@@ -55,10 +55,10 @@ class Schedule:
     """First position of that epoch; later epochs begin at 0."""
     epoch_steps: int | None = None
     """Steps of an epoch, of any number of rows; None for one pass through the rows. All steps are
-    full: the step that completes a pass takes the first rows of the next one. `epoch` and
-    `position` then count passes, and `position` may lie beyond its pass."""
+    full: the step that ends a pass is filled from the next pass. `epoch` and `position` then count
+    passes, and `position` may be beyond its pass."""
     first_step: int = 0
-    """With `epoch_steps`: steps that came before the first one, since the start of epoch 0."""
+    """Steps before the first one since the start of epoch 0, with `epoch_steps`."""
 
     def __post_init__(self) -> None:
         if self.tail not in get_args(Tail):
@@ -73,18 +73,18 @@ class Schedule:
         if self.tail == "drop" and self.stride > self.num_rows:
             msg = (
                 f"tail 'drop' leaves nothing: a step takes {self.stride} rows ({self.batch_size} "
-                f"for each of {self.shard.num_shards} shards) and the index has {self.num_rows}: "
+                f"for each of {self.shard.num_shards} shards), but the Index has {self.num_rows}: "
                 "use a smaller batch_size, fewer shards or another tail"
             )
             raise ValueError(msg)
 
     @property
     def stride(self) -> int:
-        """Number of positions that all shards together take in one step."""
+        """Positions that all shards together take in one step."""
         return self.shard.num_shards * self.batch_size
 
     def steps(self, epoch: int) -> int:
-        """Return the number of steps of an epoch; of the first one, those that are left."""
+        """Return the number of steps of an epoch; for the first epoch, the remaining ones."""
         if self.epoch_steps is not None:
             first, taken = divmod(self.first_step, self.epoch_steps)
             return self.epoch_steps - (taken if epoch == first else 0)
@@ -93,13 +93,13 @@ class Schedule:
 
     @property
     def start(self) -> tuple[int, int]:
-        """Epoch and position of the first step, in the next epoch if this one has none left."""
+        """Epoch and position of the first step, in the next epoch if this one has no steps left."""
         if self.epoch_steps is not None:
             return self.place(self.epoch, self.position)
         return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
 
     def locate(self, count: int) -> Slot:
-        """Return the slot of DALI's ``SampleInfo.idx_in_epoch``, counted from 0 since the start."""
+        """Return the slot of a ``SampleInfo.idx_in_epoch`` of DALI, counted from the start."""
         step, index = divmod(count, self.batch_size)
         if self.epoch_steps is not None:
             taken = self.shard.position(step, index, self.batch_size)
@@ -112,15 +112,15 @@ class Schedule:
         return Slot(epoch, step, index, base + self.shard.position(step, index, self.batch_size))
 
     def place(self, epoch: int, position: int) -> tuple[int, int]:
-        """Return the epoch and position with a row for a position that may lie beyond its epoch.
+        """Return the epoch and position of a row for a position that may be beyond its epoch.
 
-        That is in another pass with `epoch_steps`, else counted from the start of the epoch again.
+        With `epoch_steps` this is in another pass; otherwise it starts again in the same epoch.
         """
         passes, position = divmod(position, self.num_rows)
         return epoch + (passes if self.epoch_steps is not None else 0), position
 
     def counted_epoch(self, slot: Slot) -> int:
-        """Return the epoch of a slot as a Loader counts it."""
+        """Return the epoch of a slot as counted by a Loader."""
         if self.epoch_steps is None:
             return slot.epoch
         return (self.first_step + slot.step) // self.epoch_steps

@@ -1,4 +1,4 @@
-"""Rows drawn with replacement, in proportion to weights: a map from position to row, computed."""
+"""Order that draws rows with replacement, in proportion to weights, by computation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DRAWN = 1 << 63
 
 
 class Weights(Protocol):
-    """The weights that `WeightedOrder` needs, see `readers.index.rows.weights.RunningWeights`."""
+    """Weights as `WeightedOrder` needs them, see `readers.index.rows.weights.RunningWeights`."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -25,14 +25,14 @@ class Weights(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WeightedOrder:
-    """A row for each position of each epoch, drawn on its own in proportion to weights.
+    """Row for each position of each epoch, drawn independently in proportion to weights.
 
-    An epoch has as many positions as there are rows. A row can be at several of them, or at none.
-    Like `readers.sampling.order.Order` it depends on nothing but the arguments.
+    An epoch has as many positions as there are rows. A row can be at several positions or at none.
+    Like `readers.sampling.order.Order` it depends only on the arguments.
 
     Notes
     -----
-    The draw is Philox-4x64 with key (seed, epoch) and counter (position, 0, 0, 2). The last word
+    The draw is Philox-4x64 with key (seed, epoch) and counter (position, 0, 0, 2), whose last word
     differs from those of Draws and Order.
     """
 
@@ -58,10 +58,10 @@ class WeightedOrder:
             If the weights cannot be read.
         """
         if not 0 <= position < self.num_rows:
-            raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
+            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
         first, *_ = PHILOX.integers((self.seed, epoch), (position, 0, 0, 2)).tolist()
         return self.weights.row((first >> 11) * 2.0**-53)
 
     def draws_number(self, position: int, row: int) -> int:
-        """Return the number of a sample for Draws, so that a row that is drawn again looks new."""
+        """Return the number of a sample for Draws; repeated rows get different numbers."""
         return _DRAWN | position

@@ -1,1 +1,1 @@
-"""Masks and boxes: what belongs to an image, and follows the geometry of its sample."""
+"""Masks and boxes, which belong to an image and follow the geometry of its sample."""

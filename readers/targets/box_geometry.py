@@ -1,7 +1,7 @@
-"""Boxes of an image as boxes of a sample: checked, moved, and cut at its edges.
+"""Convert boxes of an image to boxes of a sample: check, move, and cut them at its edges.
 
 Boxes are arrays of shape (n, 4), float64: x1, y1, x2, y2 in pixels from the outer edge of the first
-one, as COCO and torchvision count.
+one, as in COCO and torchvision.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from readers.sampling.placement import Placement
 Boxes = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative: a box that is inside must not lose area to rounding."""
+"""Relative tolerance, so that boxes inside the sample do not lose area to rounding."""
 _THIN = 1e-6
-"""Pixels: what is left of a box that ends at the edge of the sample."""
+"""Largest extent in pixels of the remainder of a box that ends at the edge of the sample."""
 
 _FARTHEST = 1e9
-"""Pixels: beyond, areas overflow, and rotation loses parts of a pixel to rounding."""
+"""Largest coordinate in pixels: beyond it areas overflow and rotations lose fractions of pixels."""
 
 
 def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
-    """Raise ValueError, which names the box, if one cannot be of an image of (height, width)."""
+    """Raise ValueError for the first box that cannot be in an image of (height, width)."""
     height, width = image
     x1, y1, x2, y2 = boxes.T
     for bad, reason in (
@@ -48,13 +48,13 @@ def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
 
 
 def placed_boxes(boxes: Boxes, placement: Placement) -> Boxes:
-    """Return the boxes in the sample, which may reach beyond it.
+    """Return the boxes in the sample, beyond which they may reach.
 
-    Of a rotated box it is the smallest that holds its four corners.
+    A rotated box becomes the smallest box with its four corners.
     """
     matrix, start = placement.matrix[:, :2], placement.matrix[:, 2]
     corners = boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
-    # The matrix leads from centres of pixels to centres, the other way.
+    # The matrix maps pixel centres to centres, in the opposite direction.
     moved = (corners - (start + 0.5)) @ np.linalg.inv(matrix).T + 0.5
     return np.concatenate((moved.min(axis=1), moved.max(axis=1)), axis=1)
 
@@ -67,18 +67,18 @@ def cut_boxes(
     Parameters
     ----------
     boxes : ndarray, shape (n, 4)
-        From `placed_boxes`.
+        Result of `placed_boxes`.
     shape : tuple of int
         (height, width) of the sample.
     min_area : float
-        Pixels that a box must have left.
+        Pixels that must remain of a box.
     min_visible : float
-        Share of its area that must be left.
+        Share of a box's area that must remain.
 
     Returns
     -------
     tuple of ndarray
-        The boxes that are left, in order, and their numbers.
+        Remaining boxes in order, and their numbers.
     """
     height, width = shape
     cut = np.clip(boxes, 0, [width, height, width, height])

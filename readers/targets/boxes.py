@@ -1,4 +1,4 @@
-"""Boxes: a list of rectangles for each image, with or without labels."""
+"""Lists of rectangles for each image, with or without labels."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Boxes(Target):
-    """Boxes for each image, which take the same crop, resize, flips, rotation and zoom.
+    """Boxes for each image, which follow the crop, resize, flips, rotation and zoom.
 
-    They are cut at the edges of the sample. A box with too little left is dropped. A
-    rotated box becomes the smallest upright one that holds its corners, as in torchvision.
+    They are cut at the edges of the sample, and dropped if too little remains. A rotated box
+    becomes the smallest upright box that contains its corners, as in torchvision.
 
-    A target named ``boxes`` gives three outputs: ``boxes``, float32, shape (batch, max_boxes, 4),
-    padded with 0; ``num_boxes``, int32, shape (batch,); and, under the name of their column, the
-    labels, int64, shape (batch, max_boxes), padded with -1.
+    A target named ``boxes`` produces three outputs: ``boxes``, float32, shape (batch, max_boxes,
+    4), padded with 0; ``num_boxes``, int32, shape (batch,); and, under the name of their column,
+    the labels, int64, shape (batch, max_boxes), padded with -1.
 
     Parameters
     ----------
     column : str
-        Column of the Index with a list of boxes for each row, of four numbers each: x1, y1, x2, y2
-        in pixels of the image as displayed, counted from the outer edge of its first pixel, as by
-        COCO and torchvision. A row may have no boxes; null means none.
+        Column of the Index with a list of boxes for each row. Each box has four numbers: x1, y1,
+        x2, y2 in pixels of the displayed image, from the outer edge of its first pixel, as in COCO
+        and torchvision. A list may be empty; null means no boxes.
     labels : str, optional
-        Column with a list of integers for each row, one for each box.
+        Column with a list of integers for each row, one per box.
     max_boxes : int, optional
-        Room for boxes. By default as many as the row of the Index with the most of them has. A row
-        with more left is rejected.
+        Capacity for boxes, by default the largest number in any row of the Index. A row with more
+        remaining boxes is rejected.
     min_area : float
-        A box is dropped if less than this is left of it, in pixels of the sample.
+        Least area of a box, in pixels of the sample; smaller remainders are dropped.
     min_visible : float
-        A box is dropped if less than this share of its area is left, 0 to 1.
+        Least share of a box's area that must remain, 0 to 1; other boxes are dropped.
     size : str, optional
-        Column with (height, width) in pixels of the image for which each row's boxes were made, as
-        displayed; null if it is unknown. By default ``boxes_size`` for column ``boxes``, and so on,
-        where the Index has it, as that of `Index.from_coco`.
+        Column with (height, width) in pixels of the displayed image for which the boxes were made;
+        null if unknown. By default ``boxes_size`` for column ``boxes``, and so on, if the Index has
+        it, as after `Index.from_coco`.
 
     Raises
     ------
@@ -59,9 +59,9 @@ class Boxes(Target):
 
     Notes
     -----
-    A row is rejected if its image has another size than `size` says, if one of its boxes is not
-    finite, beyond 1e9 pixels, inverted (x2 < x1) or wholly outside the image, or if it has not as
-    many labels as boxes.
+    A row is rejected if its image has another size than in `size`, if a box is not finite, beyond
+    1e9 pixels, inverted (x2 < x1) or wholly outside the image, or if the numbers of labels and
+    boxes differ.
     """
 
     column: str
@@ -83,13 +83,13 @@ class Boxes(Target):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of boxes, labels and sizes."""
+        """Columns of boxes, labels and sizes."""
         return tuple(name for name in (self.column, self.labels, self.size) if name is not None)
 
     def fitted(self, table: pa.Table) -> Self:
-        """Return these Boxes with `max_boxes` and `size`.
+        """Return these Boxes with `max_boxes` and `size` set.
 
-        Raises TypeError if a column holds no such lists, ValueError if a label exceeds int64.
+        TypeError if a column does not have such lists, ValueError if a label exceeds int64.
         """
         import pyarrow as pa
 
@@ -102,7 +102,7 @@ class Boxes(Target):
         is_empty = is_lists(boxes.type) and pa.types.is_null(boxes.type.value_type)
         if not is_lists(boxes.type) or not (is_empty or is_lists(boxes.type.value_type)):
             raise TypeError(
-                f"column {self.column!r} must hold a list of boxes for each row, each of four "
+                f"column {self.column!r} must hold a list of boxes for each row, each with four "
                 f"numbers, got {boxes.type}"
             )
         if self.labels is not None:
@@ -112,7 +112,7 @@ class Boxes(Target):
         return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)), size=size)
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
-        """Return those of the boxes, their number, and the labels if there are any."""
+        """Return the specs of the boxes, their number, and any labels."""
         boxes = SampleSpec(name=name, dtype="float32", ndim=2, unit="pixel")
         count = SampleSpec(name=f"num_{name}", dtype="int32", ndim=0)
         if self.labels is None:
@@ -120,7 +120,7 @@ class Boxes(Target):
         return boxes, count, SampleSpec(name=self.labels, dtype="int64", ndim=1)
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
-        """Move the boxes of a row, and cut them."""
+        """Move the boxes of a row and cut them."""
         boxes = np.asarray(values[self.column], np.float64)
         if len(boxes) and boxes.shape[1:] != (4,):
             raise ValueError(
@@ -141,8 +141,8 @@ class Boxes(Target):
         sample = self.blank(name, placement.shape)
         if len(left) > len(sample[name]):
             raise ValueError(
-                f"{len(left)} boxes are left, and max_boxes is {len(sample[name])}: raise it, or "
-                "drop small ones by min_area or min_visible"
+                f"{len(left)} boxes remain, but max_boxes is {len(sample[name])}: raise it, or "
+                "drop small boxes with min_area or min_visible"
             )
         sample[name][: len(left)] = left
         sample[f"num_{name}"][()] = len(left)
@@ -151,7 +151,7 @@ class Boxes(Target):
         return sample
 
     def blank(self, name: str, shape: tuple[int, int]) -> Sample:
-        """Return no boxes."""
+        """Return arrays without boxes."""
         del shape
         room = self.max_boxes or 1
         arrays = {
@@ -164,7 +164,7 @@ class Boxes(Target):
 
 
 def _check_integers(name: str, column: pa.ChunkedArray) -> None:
-    """Raise TypeError if these are no lists of integers, ValueError if int64 cannot hold them."""
+    """Raise TypeError unless these are lists of integers, ValueError if int64 cannot hold them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -180,14 +180,14 @@ def _check_integers(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _check_size(name: str, expected: NDArray[Any], image: tuple[int, int]) -> None:
-    """Raise ValueError if boxes are for an image of another size; an empty one is unknown."""
+    """Raise ValueError if boxes are for an image of another size; empty means unknown."""
     if len(expected) not in (0, 2):
         raise ValueError(f"column {name!r} has {len(expected)} numbers, expected height and width")
     if len(expected) and tuple(expected) != image:
         turned = tuple(expected[::-1]) == image
         raise ValueError(
-            f"the image as displayed has {image[0]}x{image[1]} pixels, and column {name!r} of its "
-            f"boxes {expected[0]}x{expected[1]} (height x width): "
+            f"the displayed image has {image[0]}x{image[1]} pixels, but column {name!r} of its "
+            f"boxes says {expected[0]}x{expected[1]} (height x width): "
             + "they may be for the image before EXIF turned it; " * turned
             + "fit the boxes and that column to the image"
         )

@@ -1,4 +1,4 @@
-"""The contract of a target: what belongs to an image, and follows the geometry of its sample."""
+"""Contract of targets, which belong to an image and follow the geometry of its sample."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Target(Protocol):
-    """A target of each image, made by NumPy in the reader processes.
+    """Target of each image, made with NumPy in the reader processes.
 
-    It is pickled and sent to them, so it holds settings and no open files. It does not draw
-    anything: all chance is in the `Placement`.
+    It is pickled and sent to them, so it holds settings and no open files. It draws no random
+    numbers: the `Placement` contains all random choices.
 
-    A target that reads files has an attribute ``files``: those of its `columns` that name them. In
-    place of their text `read` gets a `readers.places.contract.Place`, not opened yet, or None for
-    null.
+    A target that reads files has an attribute ``files``, which lists the `columns` with their
+    names. For these `read` gets an unopened `readers.places.contract.Place` in place of the text,
+    or None for null.
 
-    A target whose arrays are as large as the sample has an attribute ``outside``: their value where
-    there is no image. With the setting `ragged` they become lists, or are padded by it in their
-    last two axes. Those of other targets are of one shape in a batch.
+    A target whose arrays are as large as the sample has an attribute ``outside``, their value where
+    there is no image. With the setting `ragged` the arrays become lists, or their last two axes are
+    padded with this value. Arrays of other targets must have one shape per batch.
     """
 
     @property
@@ -34,17 +34,17 @@ class Target(Protocol):
         ...
 
     def fitted(self, table: pa.Table) -> Self:
-        """Return this target with what it takes from the table of an Index.
+        """Return this target with the values that it needs from the table of an Index.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            If the table lacks a column, or one is of another kind.
+            If the table lacks a column, or a column has another kind of values.
         """
         ...
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
-        """Return the arrays of each sample, of a target of that name. They become outputs."""
+        """Return the specs of a sample's arrays, the outputs of a target of this name."""
         ...
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
@@ -55,21 +55,21 @@ class Target(Protocol):
         name : str
             Name of the target.
         values : mapping of str to Any
-            Values of `columns`: str (empty for null), NumPy's scalars, and arrays, shape (n,) or
+            Values of `columns`: str (empty for null), NumPy scalars, and arrays of shape (n,) or
             (n, k).
         placement : Placement
-            Where the sample is in the image.
+            Position of the sample in the image.
 
         Returns
         -------
         Sample
-            One array for each of `specs`, of shapes that all samples of this output shape have;
-            and the bytes that were read.
+            One array for each of `specs`, with shapes shared by all samples of this output shape;
+            and the number of bytes read.
 
         Raises
         ------
         OSError, ValueError
-            If the row is bad. It is rejected, with this reason.
+            If the row is bad. It is rejected, with this error as the reason.
         """
         ...
 

@@ -29,41 +29,41 @@ _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "flo
 
 @dataclass(frozen=True)
 class Mask(Target):
-    """A mask for each image, which takes the same crop, resize, flips, rotation and zoom.
+    """Mask for each image, which follows the crop, resize, flips, rotation and zoom.
 
-    Each pixel of the output has the value of the nearest pixel of the mask, unchanged; mean, std
-    and `transform` do not change it. The output has shape (batch, height, width).
+    Each pixel of the output has the unchanged value of the nearest mask pixel; mean, std and
+    `transform` do not apply. The output has shape (batch, height, width).
 
     Parameters
     ----------
     column : str
-        Text column of the Index: the file of each row's mask. If its name ends in ``_path``,
-        relative paths in an Index file or a catalogue are relative to its folder, like those of the
+        Text column of the Index with the mask file of each row. If the column's name ends in
+        ``_path``, relative paths in an Index file or a catalogue refer to its folder, as for
         images. A row without a mask is rejected.
     dtype : str
-        NumPy name of the output's type. A mask with values that do not fit it is rejected.
+        NumPy name of the output's type. A mask with values out of its range is rejected.
     hdu : int, str or (str, int), optional
-        HDU of FITS files, as for `fits_pipeline`; by default the first one that holds an image.
+        HDU of FITS files, as in `fits_pipeline`; by default the first with an image.
     outside : number
-        Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show, and
+        Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show and
         ``ragged="pad"`` adds.
 
     Raises
     ------
     ValueError
-        If the dtype is not known, or `outside` is not of it.
+        If the dtype is unknown, or `outside` is not a value of it.
 
     Notes
     -----
-    The format of a file is recognised by content. FITS: the window alone is read where astropy can;
-    BSCALE, BZERO and BLANK are applied. .npy: the rows of the window, shape (height, width). All
-    others by Pillow, whole: PNG, TIFF, BMP and others with one channel of 1 to 32 bits. Of palettes
-    the indices are taken, not the colours. A mask must have the size of its image: as displayed, if
-    EXIF turns it, and of the registered image for `aia_pipeline`. Floating-point masks need a
-    floating-point dtype. So do those of JPEG, JPEG 2000 and the like: lossy compression
-    invents classes.
+    The format of a file is recognised by content. FITS: only the window is read if astropy can do
+    that; BSCALE, BZERO and BLANK are applied. .npy: the rows of the window are read, shape (height,
+    width). All others are read whole by Pillow: PNG, TIFF, BMP and others with one channel of 1 to
+    32 bits; for palettes the indices are used, not the colours. A mask must have the size of its
+    image: of the displayed image if EXIF turns it, and of the registered image in `aia_pipeline`.
+    Floating-point masks need a floating-point dtype. So do JPEG, JPEG 2000 and similar formats,
+    because lossy compression invents classes.
 
-    Where two pixels are equally near, the one further right, or further down, is taken, as by
+    If two pixels are equally near, the one further right, or further down, is taken, as in
     PyTorch's ``nearest-exact``. Pillow and OpenCV may take the other one.
     """
 
@@ -82,7 +82,7 @@ class Mask(Target):
         try:
             of_type(np.array(self.outside), self.dtype)
         except ValueError:
-            raise ValueError(f"outside={self.outside!r} is no {self.dtype}") from None
+            raise ValueError(f"outside={self.outside!r} is not a value of {self.dtype}") from None
         if self.hdu is not None:
             from readers.fits.headers import checked
 
@@ -90,12 +90,12 @@ class Mask(Target):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column of paths."""
+        """Column of paths."""
         return (self.column,)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The column of paths."""
+        """Column of paths."""
         return (self.column,)
 
     def fitted(self, table: pa.Table) -> Self:
@@ -104,12 +104,12 @@ class Mask(Target):
         if not holds_text(table[self.column]):
             raise TypeError(
                 f"column {self.column!r} must hold paths of masks, got {table[self.column].type}: "
-                "give text, e.g. by column.cast(pyarrow.string())"
+                "convert it to text, e.g. with column.cast(pyarrow.string())"
             )
         return self
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
-        """Return one, of shape (height, width)."""
+        """Return one spec, of shape (height, width)."""
         return (SampleSpec(name=name, dtype=self.dtype, ndim=2),)
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
@@ -133,5 +133,5 @@ class Mask(Target):
         return Sample({name: nearest.take(part, self.outside)}, nbytes)
 
     def blank(self, name: str, shape: tuple[int, int]) -> Sample:
-        """Return pixels that are outside."""
+        """Return an array of `outside` values."""
         return Sample({name: np.full(shape, self.outside, self.dtype)})

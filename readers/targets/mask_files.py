@@ -1,4 +1,4 @@
-"""Read a mask, or a part of it, as it is stored: encoded images, FITS, .npy."""
+"""Read a mask, or a part of it, as stored: encoded images, FITS, .npy."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _NPY, _FITS = b"\x93NUMPY", (b"SIMPLE", b"\x1f\x8b")
 _MODES = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I;16N", "I", "F")
-"""Pillow's modes of one channel."""
+"""Pillow's modes with one channel."""
 _SCALES = {"L;2": 85, "L;4": 17}
-"""Pillow's raw modes whose values it stretches to 8 bits, and by how much."""
+"""Factors by which Pillow stretches values to 8 bits, by its raw mode."""
 _LOSSY_IN_TIFF = ("jpeg", "tiff_jpeg")
-"""Pillow's names of compressions of a TIFF."""
+"""Lossy compressions of a TIFF, by Pillow's names."""
 _MAY_BE_LOSSY = ("JPEG", "MPO", "JPEG2000", "AVIF", "DDS")
-"""Formats of one channel whose compression changes values, or may: the file does not say it."""
+"""One-channel formats whose compression changes values, or may do so without the file telling."""
 _SAMPLE_FORMAT = 339
-"""TIFF tag: 1 for unsigned, 2 for signed integers."""
+"""TIFF tag whose value is 1 for unsigned and 2 for signed integers."""
 
 
 def read_mask(
@@ -38,28 +38,28 @@ def read_mask(
     Parameters
     ----------
     place : Place
-        The file, not opened yet. Its format is recognised by content.
+        Unopened file. Its format is recognised by content.
     hdu : int, str or (str, int), optional
-        HDU of a FITS file; by default the first one that holds an image.
+        HDU of a FITS file; by default the first with an image.
     size : tuple of int
-        (height, width) that it must have, in pixels.
+        Required (height, width) of the mask, in pixels.
     box : Box
-        The part.
+        Part to read.
     of_classes : bool
-        Whether to reject files of a lossy compression, which makes up values.
+        Whether to reject files with a lossy compression, which invents values.
 
     Returns
     -------
     tuple of (ndarray, int)
-        Values as they are stored, of any type and byte order, shape (height, width) of the box;
-        and the bytes that were read.
+        Values as stored, of any type and byte order, shape (height, width) of the box; and the
+        number of bytes read.
 
     Raises
     ------
     Exception
-        If it cannot be read, has another size, or more than one channel.
+        If the mask cannot be read, has another size, or has several channels.
     """
-    with without_warnings:  # of odd headers
+    with without_warnings:  # about odd headers
         with place:
             begin = place.read(0, 8)
             if begin.startswith(_NPY):
@@ -113,20 +113,20 @@ def _read_encoded(
     from readers.jpeg.structure import structure_of
 
     encoded = place.read(0, place.nbytes)
-    structure_of(encoded)  # to find damage
+    structure_of(encoded)  # raises if damaged
 
     def read() -> NDArray[Any]:
         with Image.open(io.BytesIO(encoded)) as image:
             if of_classes and (kind := _lossy_kind(image)) is not None:
                 raise ValueError(
                     f"is a {kind}, whose compression may change values to other classes: store "
-                    "masks as PNG, made again from their source, or give dtype='float32' if "
-                    "the values are no classes"
+                    "masks as PNG, made again from their source, or set dtype='float32' if "
+                    "the values are not classes"
                 )
             if image.mode not in _MODES:
                 raise ValueError(
                     f"has several channels (mode {image.mode}), expected one: convert its colours "
-                    "to the numbers of classes, and store these as PNG"
+                    "to class numbers, and store these as PNG"
                 )
             forget_xmp(image)
             pixels = _stored_values(image)
@@ -137,14 +137,14 @@ def _read_encoded(
         _check_size(pixels.shape, size)
     except UnidentifiedImageError:
         raise OSError(
-            "not a mask of a known format: expected an image of one channel that Pillow reads, "
+            "not a mask of a known format: expected an image with one channel that Pillow reads, "
             "FITS or .npy"
         ) from None
     return pixels[box.y : box.y + box.height, box.x : box.x + box.width], len(encoded)
 
 
 def _lossy_kind(image: ImageFile) -> str | None:
-    """Return the format of an image whose values its compression may have changed, else None."""
+    """Return the format of an image whose compression may have changed its values, else None."""
     if image.format in _MAY_BE_LOSSY:
         return image.format
     in_tiff = image.format == "TIFF" and image.info.get("compression") in _LOSSY_IN_TIFF
@@ -152,21 +152,21 @@ def _lossy_kind(image: ImageFile) -> str | None:
 
 
 def _stored_values(image: ImageFile) -> NDArray[Any]:
-    """Return the values in the file, where Pillow changes some of them."""
+    """Return the values in the file, undoing changes by Pillow."""
     decoder, raw = _encoding(image)
     if decoder == "libtiff" and raw.endswith(("BS", "BF")):  # Pillow 13 swaps their bytes
         raise ValueError(
-            "is a compressed TIFF, big-endian, signed or floating-point, which Pillow reads "
+            "is a compressed TIFF, big-endian and signed or floating-point, which Pillow reads "
             "wrong: save it without compression"
         )
     if decoder.startswith("ppm"):
         _check_maxval(image)
-    tags: Any = getattr(image, "tag_v2", None)  # of a TIFF
+    tags: Any = getattr(image, "tag_v2", None)  # None unless TIFF
     sample_format = None if tags is None else tags.get(_SAMPLE_FORMAT, (1,))[0]
     image.load()
     pixels = np.asarray(image)
     if tags is not None and image.mode in ("1", "L") and raw.endswith(("I", "IR")):
-        pixels = ~pixels  # Pillow inverts TIFFs of WhiteIsZero, of up to 8 bits
+        pixels = ~pixels  # Pillow inverts WhiteIsZero TIFFs of up to 8 bits
     if raw[:3] in _SCALES:
         return pixels // _SCALES[raw[:3]]
     if sample_format == 1 and image.mode == "I":
@@ -180,12 +180,12 @@ def _check_maxval(image: ImageFile) -> None:
     if isinstance(args, tuple) and args[1] not in (255, 65535):
         raise ValueError(
             f"is a PGM of maxval {args[1]}, which Pillow stretches to 255 or 65535: save it with "
-            "one of these, or as PNG"
+            "one of these maxvals, or as PNG"
         )
 
 
 def _encoding(image: ImageFile) -> tuple[str, str]:
-    """Return Pillow's names of the decoder, and of how values are stored, before it is loaded."""
+    """Return Pillow's names of the decoder and the stored format, before the image is loaded."""
     if not image.tile:
         return "", ""
     args = image.tile[0].args
@@ -197,36 +197,36 @@ def _check_size(found: tuple[int, ...], size: tuple[int, int]) -> None:
     if tuple(found) != size:
         (height, width), (rows, columns) = found, size
         raise ValueError(
-            f"has {height}x{width} pixels, and the image {rows}x{columns} (height x width): a mask "
+            f"has {height}x{width} pixels, but the image {rows}x{columns} (height x width): a mask "
             "must have the size of its image as displayed"
         )
 
 
 def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return values as another type, native byte order; ValueError if one does not fit."""
+    """Convert values to another type, native byte order; ValueError if one does not fit."""
     kind, wanted = pixels.dtype, np.dtype(dtype)
     if kind.kind not in "biuf":
         raise ValueError(f"holds values of type {kind}, expected numbers")
     if np.can_cast(kind, wanted):
         return pixels.astype(wanted, copy=False)
     if kind.kind == "f" and wanted.kind != "f":
-        raise ValueError(f"holds {kind.name}, and dtype is {dtype!r}: give dtype='float32'")
+        raise ValueError(f"holds {kind.name}, but dtype is {dtype!r}: set dtype='float32'")
     if kind.kind == "f":
         largest = float(np.max(np.abs(pixels), initial=0, where=np.isfinite(pixels)))
         if largest > float(np.finfo(wanted).max):
-            raise ValueError(f"holds values up to {largest:g}, and dtype is {dtype!r}")
+            raise ValueError(f"holds values up to {largest:g}, but dtype is {dtype!r}")
     else:
         low, high = int(pixels.min()), int(pixels.max())
         least, most = _range_of(wanted)
         if low < least or high > most:
             raise ValueError(
-                f"holds values from {low} to {high}, and dtype {dtype!r} has {least} to {most}"
+                f"holds values from {low} to {high}, but dtype {dtype!r} has {least} to {most}"
             )
     return pixels.astype(wanted)
 
 
 def _range_of(kind: np.dtype[Any]) -> tuple[int, int]:
-    """Return the least and the largest of the integers that a type holds exactly."""
+    """Return the least and the largest integer of the range that a type represents exactly."""
     if kind.kind == "f":
         most = 1 << (np.finfo(kind).nmant + 1)
         return -most, most

@@ -1,4 +1,4 @@
-"""Sample an image at the nearest pixels, as a placement says."""
+"""Sample an image at the nearest pixels for a placement."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from readers.sampling.placement import Placement
 from readers.window import Box
 
 TO_NEAREST = 0.5 + 2.0**-20
-"""Rounds a position up at ties, also where the arithmetic is off by some 1e-7 pixels."""
+"""Offset that rounds positions up at ties, even if they are off by some 1e-7 pixels."""
 _BLOCK_PIXELS = 1 << 18
-"""Pixels of the output whose positions are in memory at the same time."""
+"""Output pixels whose positions are in memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearestPixels:
-    """The pixel of an image that is nearest to each pixel of a sample.
+    """Image pixel that is nearest to each pixel of a sample.
 
-    Where two are equally near, it is the one further right, or further down, in the image. That is
-    ``floor((x + 0.5) * scale)`` of a resize, as ``nearest-exact`` of PyTorch chooses; where Pillow
-    and OpenCV differ, it is at such ties.
+    If two are equally near, it is the one further right, or further down, in the image. For a
+    resize that is ``floor((x + 0.5) * scale)``, as in PyTorch's ``nearest-exact``; Pillow and
+    OpenCV only differ at such ties.
     """
 
     placement: Placement
     box: Box
-    """The part of the image that holds all of them; one pixel if all are outside."""
+    """Part of the image that contains all nearest pixels; one pixel if all are outside."""
 
     @classmethod
     def of(cls, placement: Placement) -> NearestPixels:
-        """Find the part of the image for a placement."""
+        """Find the part of the image that a placement needs."""
         last = np.array(placement.shape[::-1]) - 1
         corners = np.array([[0, last[0], 0, last[0]], [0, 0, last[1], last[1]], [1, 1, 1, 1]])
-        # The extremes of an affine map of a rectangle are at its corners.
+        # An affine map takes its extremes at the corners of a rectangle.
         found = _nearest(placement.matrix @ corners)
         limit = np.array(placement.image[::-1]) - 1
         x, y = np.clip(found.min(axis=1), 0, limit).tolist()
@@ -48,14 +48,14 @@ class NearestPixels:
         Parameters
         ----------
         part : ndarray
-            The pixels of `box`.
+            Pixels of `box`.
         outside : number
             Value of pixels of the sample that are outside the image.
 
         Returns
         -------
         ndarray
-            Of the shape of the placement, and the type of the part.
+            Array with the shape of the placement and the type of `part`.
         """
         matrix, (height, width) = self.placement.matrix, self.placement.shape
         if matrix[0, 1] or matrix[1, 0]:
@@ -92,7 +92,7 @@ def _nearest(positions: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _inside(indices: NDArray[np.intp], size: int) -> slice:
-    """Return which of some indices, in rising or falling order, are in [0, size)."""
+    """Return the slice of rising or falling indices that are in [0, size)."""
     inside = np.flatnonzero((indices >= 0) & (indices < size))
     return slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
 

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class Targets(UserDict[str, Target]):
-    """The targets of each sample, in order."""
+    """Targets of each sample, in order."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the Index that they need, each once."""
+        """Columns of the Index that the targets need, without repeats."""
         return tuple(dict.fromkeys(name for one in self.values() for name in one.columns))
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Specs of all their arrays."""
+        """Specs of all targets' arrays."""
         return tuple(spec for name, target in self.items() for spec in target.specs(name))
 
     @property
     def outside(self) -> dict[str, float]:
-        """Arrays that are as large as the sample, with their value where there is no image."""
+        """Arrays as large as the sample, with their value where there is no image."""
         return {
             spec.name: target.outside
             for name, target in self.items()
@@ -42,7 +42,7 @@ class Targets(UserDict[str, Target]):
         }
 
     def fitted(self, table: pa.Table) -> Targets:
-        """Return them with what they take from the table of an Index; see `Target.fitted`."""
+        """Return the targets with values from the table of an Index; see `Target.fitted`."""
         return Targets({name: target.fitted(table) for name, target in self.items()})
 
     def read(self, columns: Columns, row: Row, placement: Placement) -> Sample:
@@ -75,5 +75,5 @@ class Targets(UserDict[str, Target]):
         return arrays
 
     def nbytes(self, shape: tuple[int, int]) -> int:
-        """Return the bytes of their arrays for an output of (height, width)."""
+        """Return the bytes of all targets' arrays for an output of (height, width)."""
         return sum(array.nbytes for array in self.blank(shape).values())

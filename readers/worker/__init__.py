@@ -1,1 +1,1 @@
-"""Reader processes: set-up, parent watch, malloc settings, queues, time limits, reports."""
+"""Parts of a reader process: set-up, parent watch, malloc, tasks, slab, time limits, reports."""

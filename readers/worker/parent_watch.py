@@ -1,4 +1,4 @@
-"""Kill reader processes when their consumer exits; DALI's survive a SIGKILL or SIGTERM of it."""
+"""Kill reader processes when their consumer exits; DALI's survive its SIGKILL or SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import threading
 def die_with(pid: int) -> None:
     """Kill this process when the consumer, process `pid`, exits.
 
-    This uses a pidfd rather than PR_SET_PDEATHSIG, which fires when the *thread* that started the
-    readers ends, and under forkserver watches the server.
+    This uses a pidfd. PR_SET_PDEATHSIG fires when the *thread* that started the readers ends, and
+    under forkserver it watches the server.
     """
 
     def watch() -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has exited already
+        with contextlib.suppress(ProcessLookupError):  # already exited
             poll = select.poll()
             poll.register(os.pidfd_open(pid), select.POLLIN)
             poll.poll()

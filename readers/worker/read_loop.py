@@ -1,9 +1,9 @@
-"""What a reader process does: take tasks, read their samples into the slab, answer.
+"""Main loop of a reader process: take tasks, read their samples into the slab, answer.
 
-A task is a part of the batch of a slot; all readers take theirs from one socket. With several
-threads, samples of a task, and of the next ones, are read at the same time. But where nothing has
-to be waited for, as all is in the cache, threads would only take turns: samples are then read one
-after the other.
+A task is a part of a slot's batch; all readers take tasks from one socket. With several threads,
+samples of a task and of the next ones are read concurrently. If everything is cached, so that
+nothing has to be waited for, threads would only take turns: samples are then read one after the
+other.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from readers.worker import setup
 from readers.worker.slab import Layout, NoMemory, Region, SharedMemory, Writer
 
 MESSAGE = struct.Struct("=iiii")
-"""Batch, slot, number of samples, and first of them, of a task, or of the answer that it is done.
-A reader that is ready to take tasks first answers with batch `READY`."""
+"""Message of a task, or of the answer that it is done: batch, slot, number of samples, and first
+sample. A reader that is ready for tasks first answers with batch `READY`."""
 READY = -1
 NO_MEMORY = 112
-"""Exit code of a reader that found no memory for a sample."""
+"""Exit code of a reader that has no memory for a sample."""
 
 _CALM = 64
-"""Samples without a request, beside those that are being read, before the threads rest."""
+"""Samples without a request, besides those in progress, after which threads rest."""
 
 
 class Source(Protocol):
-    """The part of `readers.source.Source` that is used here."""
+    """Interface of `readers.source.Source` that is used here."""
 
     read_threads: int
 
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 @dataclass(slots=True)
 class Info:
-    """The part of DALI's SampleInfo that a Source uses."""
+    """Attributes of DALI's SampleInfo that a Source uses."""
 
     idx_in_epoch: int
 
@@ -64,7 +64,7 @@ def run(
     number: int,
     end: socket.socket,
 ) -> None:
-    """Be a reader of process `consumer` until it closes its end of the socket, or is gone."""
+    """Run as a reader of process `consumer` until that closes its end of the socket or exits."""
     setup.set_up(consumer)
     source = setup.loads(sent) if isinstance(sent, setup.Parcel) else sent
     memory = np.frombuffer(shared.map(), np.uint8)
@@ -80,7 +80,7 @@ def run(
 
 
 class ReadLoop:
-    """Reads the samples of tasks with a Source, at most `read_threads` of them at the same time."""
+    """Loop that reads the samples of tasks with a Source, at most `read_threads` concurrently."""
 
     def __init__(self, source: Source, layout: Layout, region: Region, end: socket.socket) -> None:
         self._source, self._layout, self._region, self._end = source, layout, region, end
@@ -92,15 +92,15 @@ class ReadLoop:
         self._own = threading.local()
 
     def next_task(self) -> tuple[int, int, int, int] | None:
-        """Wait for a task; None if the consumer has closed its end, or is gone."""
+        """Wait for a task; None if the consumer has closed its end or exited."""
         try:
             found = self._end.recv(MESSAGE.size)
-        except ConnectionResetError:  # it is gone, with answers that it has not received
+        except ConnectionResetError:  # exited without reading all answers
             return None
         return MESSAGE.unpack(found) if found else None
 
     def answer(self, *message: int) -> None:
-        """Send a message to the consumer, unless that is gone."""
+        """Send a message to the consumer, if it still exists."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._end.sendall(MESSAGE.pack(*message), socket.MSG_NOSIGNAL)
 
@@ -116,7 +116,7 @@ class ReadLoop:
             if self._most == 1 or self._is_calm():
                 self._read(task, index)
                 continue
-            # Without this a reader would take all tasks that are waiting from the others.
+            # Otherwise a reader would take all waiting tasks from the others.
             self._free.acquire()
             self._threads.submit(self._read_in_thread, task, index)
 
@@ -129,7 +129,7 @@ class ReadLoop:
         try:
             self._read(task, index)
         except BaseException as error:
-            # The consumer would wait for ever for a reader that has lost a sample.
+            # The consumer would wait forever for a reader that has lost a sample.
             traceback.print_exc()
             os._exit(NO_MEMORY if isinstance(error, NoMemory) else 1)
         self._free.release()
@@ -148,7 +148,7 @@ class ReadLoop:
         task.done()
 
     def _writer(self, task: _Task) -> Writer:
-        """Return what this thread writes the samples of a batch with."""
+        """Return the Writer with which this thread writes the samples of a batch."""
         batch, writer = getattr(self._own, "writer", (None, None))
         if writer is None or batch != task.batch:
             writer = Writer(self._region, task.slot)
@@ -157,7 +157,7 @@ class ReadLoop:
 
 
 class _Task:
-    """A part of a batch. Threads may read its samples at the same time."""
+    """Part of a batch, whose samples threads may read concurrently."""
 
     def __init__(self, batch: int, slot: int, count: int, answer: Callable[[], None]) -> None:
         self.batch, self.slot = batch, slot
@@ -165,7 +165,7 @@ class _Task:
         self._lock = threading.Lock()
 
     def done(self) -> None:
-        """Note that a sample was read, and answer after the last one."""
+        """Count one sample as read, and answer after the last one."""
         with self._lock:
             self._left -= 1
             is_last = not self._left

@@ -1,4 +1,4 @@
-"""The report of a reader process about one slot, sent along with the pixels."""
+"""Report of a reader process about one slot, sent with the pixels."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ _FIELDS = np.dtype(
         ("rejected_row", np.int64),
         ("is_of_store", np.bool_),
         ("is_blank", np.bool_),
-        ("reason", f"S{_REASON_BYTES}"),  # without the zero bytes at its end
+        ("reason", f"S{_REASON_BYTES}"),  # NumPy strips trailing zeros
     ]
 )
-"""The same as `_RECORD`."""
+"""NumPy dtype with the fields of `_RECORD`."""
 REPORT_BYTES = _RECORD.size
 
 
 @dataclass(slots=True)
 class ReadReport:
-    """The record of one slot; sent to the consumer as bytes, since DALI has no text."""
+    """Record of one slot, sent to the consumer as bytes, because DALI has no text."""
 
     read_s: float = 0.0
     """Seconds that the reader process spent on this slot."""
     read_cpu_s: float = 0.0
-    """Of these, seconds of CPU time; otherwise it waited for files or for a core."""
+    """Seconds of CPU time in `read_s`; the rest was waiting for files or for a core."""
     input_bytes: int = 0
-    """Bytes of the file that were read."""
+    """Bytes that were read from the file."""
     rejected_row: int | None = None
-    """Row of the Index that belongs to this slot and could not be read."""
+    """Row of the Index in this slot that could not be read."""
     reason: str = ""
-    """Why the row could not be read."""
+    """Reason why the row could not be read."""
     is_of_store: bool = False
     """See `readers.errors.ReadError`."""
     traffic: tuple[int, int, int] = (0, 0, 0)
-    """Requests to remote storage, bytes of their answers, and bytes from the cache, of the whole
+    """Requests to remote storage, bytes of their answers, and bytes from the cache, for the whole
     reader process since its last report."""
     is_blank: bool = False
-    """Whether the slot should hold another row, with tail `fill`, and none could be read."""
+    """True if a slot filled with another row, with tail `fill`, found none that can be read."""
     status: int = 0
-    """That of the graph's decoder, 0 if good; of several images that of the first damaged one. Set
-    only by `unpack`."""
+    """Status of the graph's decoder, 0 if good; for several images that of the first damaged one.
+    Only `unpack` sets it."""
     image: int | None = None
-    """Number of that image, if the sample has several, of files or HDUs."""
+    """Number of the damaged image, if the sample has several files or HDUs."""
 
     @property
     def damaged(self) -> bool:
@@ -57,32 +57,32 @@ class ReadReport:
         return self.status != 0
 
     def reject(self, row: int, reason: str, is_of_store: bool = False) -> None:
-        """Record that a row cannot be read; a long reason is truncated."""
+        """Record that a row cannot be read; long reasons are truncated."""
         self.rejected_row, self.reason, self.is_of_store = row, reason, is_of_store
 
     def pack(self) -> NDArray[np.uint8]:
         """Return the record as bytes, of the same length for every slot."""
         rejected = -1 if self.rejected_row is None else self.rejected_row
-        reason = self.reason.encode(errors="replace")  # unpack drops a character that is cut in two
+        reason = self.reason.encode(errors="replace")  # unpack drops characters cut in two
         numbers = self.read_s, self.read_cpu_s, self.input_bytes, *self.traffic, rejected
         record = _RECORD.pack(*numbers, self.is_of_store, self.is_blank, reason)
         return np.frombuffer(record, np.uint8)
 
     @classmethod
     def unpack(cls, packed: NDArray[np.uint8]) -> list[ReadReport]:
-        """Read the records of a batch; `packed` is that of `ReadReports`."""
+        """Read the records of a batch; `packed` is as in `ReadReports`."""
         reports = ReadReports(packed)
         return [reports.of_slot(slot) for slot in range(len(packed))]
 
 
 class ReadReports:
-    """The records of a batch. Most hold only numbers to be summed.
+    """Records of a batch. Most contain only numbers to be summed.
 
     Parameters
     ----------
     packed : ndarray, shape (batch, bytes), uint8
-        The ``report`` output of a pipeline: the record, then the decoder's status as int32 if it
-        has one, for each image of a sample, 0 if good.
+        Output ``report`` of a pipeline: the record and, if there is a decoder, its status (int32, 0
+        if good) for each image of a sample.
     """
 
     def __init__(self, packed: NDArray[np.uint8]) -> None:
@@ -91,11 +91,11 @@ class ReadReports:
         self._statuses = packed[:, REPORT_BYTES:].view(np.int32)
 
     def sum(self) -> ReadReport:
-        """Return a report of the times, bytes and traffic of all slots together."""
+        """Return a report with the times, bytes and traffic of all slots together."""
         return _with_amounts(self._records["amounts"].sum(axis=0))
 
     def bad_slots(self) -> list[int]:
-        """Return the slots that were rejected, or are damaged or blank."""
+        """Return the slots that were rejected, damaged or blank."""
         found = (self._records["rejected_row"] >= 0) | self._records["is_blank"]
         if self._statuses.size:
             found |= self._statuses.any(axis=1)
@@ -119,7 +119,7 @@ def _with_amounts(amounts: NDArray[np.float64]) -> ReadReport:
 
 
 def _first_damaged(statuses: Sequence[int]) -> tuple[int, int | None]:
-    """Return the status and the number of the first damaged image; 0 and None if there is none."""
+    """Return the status and number of the first damaged image, or 0 and None."""
     for number, status in enumerate(statuses):
         if status:
             return status, number if len(statuses) > 1 else None

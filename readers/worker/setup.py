@@ -18,10 +18,10 @@ from readers.worker.parent_watch import die_with
 
 
 class Parcel:
-    """A pickled Source, in memory that reader processes open through a file descriptor.
+    """Pickled Source in memory that reader processes open through a file descriptor.
 
-    multiprocessing sends objects to a spawned process through a pipe. If that process dies before
-    it reads, and they are larger than the pipe (64 KiB), its parent waits forever.
+    multiprocessing sends objects to a spawned process through a pipe. If they are larger than the
+    pipe (64 KiB) and that process dies before reading them, its parent waits forever.
     """
 
     def __init__(self, pickled: bytes) -> None:
@@ -46,16 +46,16 @@ class Parcel:
 
 
 def dumps(source: Any) -> Parcel:
-    """Pickle a Source for reader processes that are not forked, with the environment.
+    """Pickle a Source, with the environment, for reader processes that are not forked.
 
-    The fork server has the environment of the time when it was started, perhaps without the
-    credentials of remote storage; those are in no other pickle.
+    The fork server has the environment from its start, perhaps without the credentials of remote
+    storage. No other pickle contains them.
     """
     return Parcel(pickle.dumps(environment()) + pickle.dumps(source))
 
 
 def loads(parcel: Parcel) -> Any:
-    """Set the environment of this reader process, and return the unpickled Source."""
+    """Set this reader process's environment, and return the unpickled Source."""
     file = io.BytesIO(parcel.open())
     variables = pickle.load(file)
     for name in environment().keys() - variables.keys():
@@ -65,23 +65,23 @@ def loads(parcel: Parcel) -> Any:
 
 
 def set_up(consumer: int) -> None:
-    """Set up this process as a reader of another: signals, end, memory."""
+    """Set up this process as a reader of another one: signals, end, memory."""
     _ignore_signals()
     die_with(consumer)
     keep_freed_memory()
-    # The collector writes to all objects that it watches: a copy of what forks share.
+    # The collector writes to all objects that it tracks, which would copy memory shared by forks.
     gc.freeze()
 
 
 def _ignore_signals() -> None:
     """Ignore signals that terminals and schedulers send to all processes of a job, except SIGTERM.
 
-    The consumer handles them. A forked reader would run the consumer's handlers, which may e.g.
-    save a checkpoint. SIGTERM ends the reader.
+    The consumer handles them. A forked reader would run the consumer's handlers, which may for
+    example save a checkpoint. SIGTERM ends the reader.
     """
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while it started
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked during start-up
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

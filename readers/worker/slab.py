@@ -1,12 +1,12 @@
-"""The slab: memory that reader processes write samples to, and their consumer takes batches from.
+"""Slab: memory to which reader processes write samples and from which the consumer takes batches.
 
-It is one sparse memfd, which each process maps once: address space is plenty, and pages exist only
+It is one sparse memfd that each process maps once: address space is plenty, and pages only exist
 where something was written. It begins with slots, one for each batch that is being read or used. A
-slot has a table of int64, with a row for each sample that says where its arrays of any shape lie,
-and then, for each array of known shape, one array over the batch. Behind the slots each reader has
-a region, and takes blocks of it as it needs them.
+slot has a table of int64, with a row for each sample that locates its arrays of varying shape. Then
+follows one array over the batch for each array of known shape. After the slots each reader has a
+region, from which it takes blocks as it needs them.
 
-Nothing here is locked between processes: only one of them has a slot, or its part of one, at a
+Nothing here is locked between processes: each slot, or part of one, belongs to one process at a
 time, and messages through a socket pass it on.
 """
 
@@ -33,34 +33,34 @@ from readers.contract import SampleSpec
 
 _MOST_SLOTS = 64
 _REGION_BYTES = 32 << 30
-"""Bytes of address space of each reader, where no limit of this process is lower."""
+"""Bytes of address space for each reader, unless a limit of this process is lower."""
 _ALIGNED = 256
-"""Each array begins at a multiple of so many bytes, which suits CUDA."""
+"""Alignment of each array in bytes, which suits CUDA."""
 _BLOCK = 1 << 20
-"""Least bytes of a block."""
+"""Least size of a block in bytes."""
 _EIGHTH = 3
-"""Binary digits behind the first one of a block's size: later arrays of about that size fit."""
+"""Binary digits of a block's size after the first: later arrays of similar size also fit."""
 
 Bytes = NDArray[np.uint8]
 
 
 class NoMemory(BaseException):
-    """Memory for a sample is short. Not an Exception, so that the row is not rejected for it."""
+    """Memory for a sample is short. Not an Exception, so that the row is not rejected."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of a slab lie.
+    """Positions of the parts of a slab.
 
     Parameters
     ----------
     specs : tuple of SampleSpec
-        The arrays of each sample.
+        Specs of each sample's arrays.
     batch_size, num_readers : int
     region_bytes : int
-        Bytes of address space of each reader.
+        Bytes of address space for each reader.
     most_slots : int
-        Slots that there is address space for.
+        Most slots for which there is address space.
     """
 
     specs: tuple[SampleSpec, ...]
@@ -71,7 +71,7 @@ class Layout:
 
     @cached_property
     def varying(self) -> tuple[int, ...]:
-        """Numbers of the arrays whose shape is not known."""
+        """Numbers of the arrays of varying shape."""
         return tuple(number for number, spec in enumerate(self.specs) if spec.shape is None)
 
     @cached_property
@@ -81,7 +81,7 @@ class Layout:
 
     @cached_property
     def columns(self) -> tuple[slice, ...]:
-        """Columns of the table for each varying array: of its first byte, then of its shape."""
+        """Columns of the table for each varying array: its first byte, then its shape."""
         found, start = [], 0
         for number in self.varying:
             stop = start + 1 + (self.specs[number].ndim or 0)
@@ -91,7 +91,7 @@ class Layout:
 
     @cached_property
     def _places(self) -> tuple[int, ...]:
-        """First bytes in a slot of the arrays over the batch, and the end of the last one."""
+        """Offsets in a slot of the arrays over the batch, and the end of the last one."""
         width = self.columns[-1].stop if self.columns else 0
         places = [_up(8 * width * self.batch_size)]
         for number in self.fixed:
@@ -122,7 +122,7 @@ class Layout:
         ]
 
     def region(self, reader: int) -> int:
-        """Return the first byte of the region of a reader."""
+        """Return the first byte of a reader's region."""
         return self.most_slots * self._slot_bytes + reader * self.region_bytes
 
     @property
@@ -134,8 +134,8 @@ class Layout:
 def region_bytes(num_readers: int) -> int:
     """Return the bytes of address space for each reader of this process.
 
-    Schedulers of clusters set limits to it. A quarter of what these leave is for the readers
-    together, as forked ones map it twice.
+    Cluster schedulers limit address space. All readers together get a quarter of what the limits
+    leave, because forked readers map the slab twice.
     """
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * mmap.PAGESIZE
@@ -148,12 +148,12 @@ def region_bytes(num_readers: int) -> int:
 
 
 class SharedMemory:
-    """An empty memfd for a slab, which other processes inherit or get by pickle.
+    """Empty memfd for a slab, which other processes inherit or receive by pickle.
 
     Raises
     ------
     OSError
-        By `SharedMemory` and `map` where a limit of this process is too low.
+        From `SharedMemory` and `map` if a limit of this process is too low.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -188,20 +188,20 @@ def _limited(error: OSError, nbytes: int, limit: str, flag: str) -> OSError:
         return error
     return OSError(
         error.errno,
-        f"readers need {nbytes >> 20} MiB of address space, and the limit of {limit} of this "
-        f"process is lower: raise it (ulimit {flag} unlimited), or limit memory by a control group",
+        f"readers need {nbytes >> 20} MiB of address space, but the limit of {limit} of this "
+        f"process is lower: raise it (ulimit {flag} unlimited), or use a control group for memory",
     )
 
 
 class Region:
-    """The region of one reader, from which its threads take memory for arrays.
+    """Region of one reader, from which its threads take memory for arrays.
 
     Parameters
     ----------
     shared : SharedMemory
-        The memory.
+        Memory of the slab.
     memory : ndarray, shape (bytes,), uint8
-        The same, as mapped in this process.
+        The same memory as mapped in this process.
     start, nbytes : int
         First byte of the region, and number of bytes.
     """
@@ -217,19 +217,19 @@ class Region:
         self._lock = threading.Lock()
 
     def begin(self, slot: int, batch: int) -> None:
-        """Take back the blocks that an older batch had for a slot."""
+        """Free the blocks that an older batch took for a slot."""
         with self._lock:
             if self._batches.get(slot) != batch:
                 self._batches[slot] = batch
                 self._free = sorted(self._free + self._used.pop(slot, []))
 
     def take(self, nbytes: int, slot: int) -> tuple[int, int]:
-        """Return size and first byte of a block of at least so many bytes for the batch of a slot.
+        """Return size and first byte of a block of at least `nbytes` bytes for a slot's batch.
 
         Raises
         ------
         NoMemory
-            If there is none.
+            If no block is available.
         """
         with self._lock:
             fits = (number for number, (size, _) in enumerate(self._free) if size >= nbytes)
@@ -255,13 +255,13 @@ class Region:
         return size, start
 
     def place(self, array: NDArray[Any]) -> int | None:
-        """Return the first byte of an array that is here; None for one from elsewhere."""
+        """Return the first byte of an array in this region; None for other arrays."""
         first = address_of(array) - self._address
         return first if self._start <= first < self._end and array.flags.c_contiguous else None
 
 
 class Writer:
-    """Takes memory of a region for the arrays of some samples of one batch, one after the other."""
+    """Allocator of region memory for the arrays of consecutive samples of one batch."""
 
     def __init__(self, region: Region, slot: int) -> None:
         self._region, self._slot = region, slot
@@ -282,12 +282,12 @@ class Writer:
         return self._region.memory[start : start + nbytes]
 
     def place(self, array: NDArray[Any]) -> int:
-        """Return the first byte of an array in the slab, and copy it there if need be.
+        """Return the first byte of an array in the slab, copying the array there if needed.
 
         Raises
         ------
         RuntimeError
-            If it is in memory that an earlier sample took.
+            If the array is in memory that an earlier sample took.
         """
         if not array.nbytes:
             return 0
@@ -305,10 +305,10 @@ class Writer:
 
 
 def tasks_of(batch_size: int, num_readers: int, each: int = 2) -> Sequence[tuple[int, int]]:
-    """Return the first sample and the number of samples of each task that a batch is cut into.
+    """Return the first sample and the number of samples of each task of a batch.
 
-    Readers take tasks as they become free: with two for each of them, one that is slow, or stopped
-    while it had none, keeps nobody waiting for long.
+    Readers take tasks as they become free. With two tasks per reader, one that is slow, or was
+    stopped between tasks, does not keep the others waiting for long.
     """
     count = max(1, math.ceil(batch_size / (num_readers * each)))
     return [(first, min(count, batch_size - first)) for first in range(0, batch_size, count)]

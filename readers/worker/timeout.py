@@ -11,14 +11,14 @@ Result = TypeVar("Result")
 
 
 class TimeLimit(Exception):
-    """A call took too long."""
+    """A call exceeded its time limit."""
 
 
 def within(seconds: float | None, function: Callable[..., Result], *args: Any) -> Result:
     """Return the result of a function, or raise TimeLimit if it takes longer; None for no limit.
 
-    With a limit the function is called in a thread of its own, which is abandoned if it takes
-    longer: a blocking system call cannot be cancelled, and ends with the process.
+    With a limit the function runs in its own thread, which is abandoned if it takes longer: a
+    blocking system call cannot be cancelled, and ends with the process.
     """
     if seconds is None:
         return function(*args)

@@ -190,8 +190,8 @@ def test_settings_that_make_no_sense(index: Index, settings: Any, message: str) 
             {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
             "mean=(0.485, .*) and std=(0.229, .*): images .* mean=(123.675, .*), std=(58.395, .*)",
         ),
-        ({"std": 0.5}, "std=(0.5,): images of 8 bits .*: give std=(127.5,)"),
-        ({"mean": 0.5, "std": 1}, ": give mean=(127.5,), std=(255.0,)"),
+        ({"std": 0.5}, "std=(0.5,): images of 8 bits .*: set std=(127.5,)"),
+        ({"mean": 0.5, "std": 1}, ": set mean=(127.5,), std=(255.0,)"),
         ({"mean": 0, "std": 1}, ""),
         ({"mean": 0.5, "std": 100}, ""),
         ({"mean": 0.5, "transform": lambda image, *_: image / 255.0}, ""),
@@ -210,7 +210,7 @@ def test_mean_and_std_of_values_from_0_to_1(
 
 
 def test_fits_has_no_uint16(index: Index) -> None:
-    with pytest.raises(ValueError, match="FITS stores no uint16: give dtype 'int16'"):
+    with pytest.raises(ValueError, match="FITS stores no uint16: set dtype 'int16'"):
         fits_pipeline(index, batch_size=1, dtype="uint16")
 
 

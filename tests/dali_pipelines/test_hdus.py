@@ -374,7 +374,7 @@ TAKEN = "have the name of another output"
         ("SCI", {}, "hdus must be a mapping.*'SCI'"),
         ({"image": 1, 2: 3}, {}, "hdus must be a mapping"),
         ({"image": 1, "dq": 1.5}, {}, r"hdu must be.*1\.5"),
-        ({"image": Hdu(1, dtype="int16")}, {}, "dtype of 'image'.*leave it out"),
+        ({"image": Hdu(1, dtype="int16")}, {}, "'image'.*leave dtype out"),
         ({"image": Hdu(1, outside=5)}, {}, "outside 'image'.*missing.*leave"),
         ({"image": 1, "err": Hdu("ERR", outside=1e300)}, {}, r"outside=1e\+300 of 'err'.*float32"),
         ({"image": 1, "row": 2}, {}, rf"hdus \['row'\] {TAKEN}"),
@@ -408,10 +408,10 @@ def test_samples_of_several_files_need_the_part_of_an_hdu() -> None:
 
 def test_columns_that_contradict_the_settings(index: Index) -> None:
     numbered = index.with_column("hdu", [1] * len(index))
-    with pytest.raises(ValueError, match=r"column 'hdu'.*hdus says 'SCI'"):
+    with pytest.raises(ValueError, match=r"column 'hdu'.*hdus has 'SCI'"):
         fits_pipeline(numbered, batch_size=1, hdus=HDUS)
     for hdu in (2, "SCI", ("SCI", 1)):
-        with pytest.raises(ValueError, match="Index names HDU 1, and hdu="):
+        with pytest.raises(ValueError, match="Index names HDU 1, but hdu="):
             fits_pipeline(numbered, batch_size=1, hdu=hdu)
         with pytest.raises(ValueError, match=r"drop_columns\(\['hdu'\]\)"):
             with_tiles(numbered, hdu=hdu)

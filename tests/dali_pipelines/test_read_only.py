@@ -114,7 +114,7 @@ def kept(folder: Path) -> set[str]:
     return {file.name.partition("-")[0] for file in folder.rglob("*.nbi")}
 
 
-REMEDY = ": set NUMBA_CACHE_DIR to a folder that can be written, and that lasts"
+REMEDY = ": set NUMBA_CACHE_DIR to a writable folder that lasts"
 
 
 def test_a_pipeline_finds_the_kernels_of_a_folder_that_cannot_be_written(container: Path) -> None:
@@ -141,7 +141,7 @@ def test_nowhere_to_keep_kernels(container: Path) -> None:
     (container / "tmp").chmod(0o555)
     out, err = run(container, COMPILE)
     assert out == "True\n"
-    assert "nowhere can be written" in err
+    assert "no folder is writable" in err
     assert err.endswith(f"{REMEDY}\n")
 
 

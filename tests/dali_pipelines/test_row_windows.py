@@ -93,7 +93,7 @@ def test_a_window_outside_the_image_is_a_bad_row(frames: Archive, y: int, x: int
         ({"y": [0] * 3}, {}, "Index has no 'x'"),
         ({"y": [0] * 3, "x": [0.5] * 3}, {}, "both floats.*int64 and (float64|double)"),
         ({"y": [True] * 3, "x": [True] * 3}, {}, "both floats.*bool and bool"),
-        ({"y": [0.5] * 3, "x": [0.5] * 3}, {"dtype": "int16"}, "round these to integers"),
+        ({"y": [0.5] * 3, "x": [0.5] * 3}, {"dtype": "int16"}, "columns .y. and .x.*float32"),
         ({}, {"crop": None}, "window 'row' needs a crop"),
     ],
 )

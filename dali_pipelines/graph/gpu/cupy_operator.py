@@ -1,4 +1,4 @@
-"""Operators that are Python functions of batches of CuPy arrays, and launches of kernels.
+"""Operators made of Python functions over batches of CuPy arrays, and kernel launches.
 
 They run on DALI's stream and on the GPU of their pipeline, without waiting for it.
 """
@@ -16,13 +16,13 @@ from nvidia.dali import Pipeline, fn
 
 
 def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: list[str]) -> Any:
-    """Add an operator that works on batches of CuPy arrays to the pipeline that is being made.
+    """Add an operator on batches of CuPy arrays to the pipeline under construction.
 
     Parameters
     ----------
     function : callable
-        Takes a list of CuPy arrays for each input; returns one for each output. The pipeline's GPU
-        is CuPy's current device then, and DALI's stream its current stream.
+        Takes a list of CuPy arrays per input and returns one per output. During the call the
+        pipeline's GPU is CuPy's current device, and DALI's stream its current stream.
     inputs : list of DataNode
         On the CPU or the GPU.
     layouts : list of str
@@ -36,8 +36,8 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
     for name, package in (("cupy", "CuPy"), ("numba_cuda", "numba-cuda")):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"{package}, which FITS on a GPU needs, is not installed: pip install "
-                "'dali-pipelines[gpu]', or give None as the device, for the CPU"
+                f"{package} is not installed, but FITS on a GPU needs it: pip install "
+                "'dali-pipelines[gpu]', or pass None as the device to run on the CPU"
             )
     return fn.python_function(
         *map(to_gpu, inputs),
@@ -50,27 +50,27 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
 
 
 def to_gpu(node: Any) -> Any:
-    """Copy a node's data to the GPU, if they are not there.
+    """Copy a node's data to the GPU, unless they are there.
 
-    What readers send is in pageable memory, from which a copy to the GPU is slow and blocks.
-    DALI pins the memory of what an operator on the CPU hands to one on the GPU, so such an operator
-    copies it first (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
+    Readers send data in pageable memory, from which a copy to the GPU is slow and blocks. DALI pins
+    the outputs of CPU operators that feed a GPU operator, so a CPU operator copies the data first
+    (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
     """
     return node if node.device == "gpu" else fn.copy(node).gpu()
 
 
 def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[..., Any]:
-    """Call a function with a GPU and DALI's stream as CuPy's current ones; None: DALI's choice.
+    """Call a function with this GPU and DALI's stream as CuPy's current ones; None: DALI's GPU.
 
-    DALI 2.4 sets the device once in each of its threads (``Executor2::Impl::Start``), and whatever
-    runs there may change it. CuPy has a current stream for each device. DALI lends its stream to an
-    object of CuPy, which destroys it, and takes it back only if nothing is raised.
+    DALI 2.4 sets the device once in each of its threads (``Executor2::Impl::Start``), and any code
+    that runs there may change it. CuPy keeps a current stream per device. DALI lends its stream to
+    a CuPy object that destroys it, and takes it back only if nothing is raised.
     """
 
     def run(*batch: Any) -> Any:
         import cupy
 
-        stream = cupy.cuda.get_current_stream()  # after an error of CUDA this would fail, too
+        stream = cupy.cuda.get_current_stream()  # before the call: fails after a CUDA error
         try:
             with cupy.cuda.Device(device_id), stream:
                 return function(*batch)
@@ -85,19 +85,19 @@ _at_close: WeakKeyDictionary[Pipeline, list[Callable[[], None]]] = WeakKeyDictio
 
 
 def at_close(free: Callable[[], None]) -> None:
-    """Have a function called on the GPU when the pipeline that is being made is closed.
+    """Register a function to be called on the GPU when the pipeline under construction is closed.
 
-    DALI 2.4 keeps the functions of its operators, and what they hold, until the pipeline is
+    DALI 2.4 keeps the functions of its operators, and everything they hold, until the pipeline is
     garbage-collected.
     """
     _at_close.setdefault(Pipeline.current(), []).append(free)
 
 
 def free_unused(pipeline: Pipeline) -> None:
-    """Free what a pipeline's operators hold on its GPU, and what CuPy's pool keeps there.
+    """Free the GPU memory held by a pipeline's operators and by CuPy's pool.
 
-    The pool reuses memory on the stream where it was allocated, and each pipeline has its own: it
-    would keep that of each pipeline that there ever was.
+    The pool reuses memory only on the stream where it was allocated. Each pipeline has its own
+    stream, so the pool would keep the memory of every past pipeline.
     """
     if pipeline.device_id is not None and "cupy" in sys.modules:
         import cupy
@@ -109,7 +109,7 @@ def free_unused(pipeline: Pipeline) -> None:
 
 
 def launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:
-    """Launch a kernel on CuPy's stream, and on its device: numba asks CUDA for the current one.
+    """Launch a kernel on CuPy's stream and device, as numba would use the current context.
 
     Arrays are passed as addresses: numba would wait for the stream of a CuPy array.
     """

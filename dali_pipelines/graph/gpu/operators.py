@@ -1,7 +1,7 @@
-"""GPU operators of this project: decode FITS images, and warp images.
+"""GPU operators of this project: decode FITS images and warp images.
 
-They run on DALI's stream, without waiting for it: CuPy allocates the memory, numba-cuda compiles
-the kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
+They run on DALI's stream, without waiting for it. CuPy allocates the memory and numba-cuda compiles
+the kernels; ``pip install 'dali-pipelines[gpu]'`` installs both.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from readers.targets.nearest import TO_NEAREST
 Finish = tuple[tuple[float, float], ...]
 
 PIXELS = 1 << 26
-"""Pixels that are warped by one launch, as each takes 8 bytes while it lasts: 512 MB."""
+"""Pixels warped by one launch; each needs 8 bytes of scratch memory, 512 MB in all."""
 BLOCK_PIXELS = 1 << 20
-"""Nearest pixels that are taken together; each takes some 64 bytes while it lasts."""
+"""Nearest pixels computed in one step; each needs about 64 bytes of scratch memory."""
 
 
 def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
@@ -33,13 +33,13 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
     inputs : list of DataNode
         shape, payload, plan and scaling of a FitsReader, and flip, int32 of shape (2,).
     finish : tuple of (mean, factor)
-        For each plane; float32 images hold ``(value - mean) * factor``.
+        Pair for each plane; float32 images hold ``(value - mean) * factor``.
 
     Returns
     -------
     image, status : DataNode
-        The image on the GPU, layout HWC, shape (height, width, 1), or with several planes layout
-        CHW; and int32 of shape (1,), 0 if good; both on the GPU.
+        Image of layout HWC, shape (height, width, 1), or layout CHW with several planes; and
+        int32 of shape (1,), 0 if good. Both are on the GPU.
     """
     layouts = ["HWC" if len(finish) == 1 else "CHW", ""]
     image, status = python_operator(ImageDecoder(dtype, finish), inputs, layouts)
@@ -48,7 +48,7 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
 
 @dataclass(frozen=True)
 class ImageDecoder:
-    """The function that decodes a batch, for fn.python_function."""
+    """Function for fn.python_function that decodes a batch."""
 
     dtype: str
     finish: Finish
@@ -61,7 +61,7 @@ class ImageDecoder:
         scalings: list[Any],
         flips: list[Any],
     ) -> tuple[list[Any], list[Any]]:
-        """Decode a batch of CuPy arrays; return images and statuses. CuPy's stream is DALI's."""
+        """Decode a batch of CuPy arrays on the current stream; return images and statuses."""
         import cupy
         import numpy as np
 
@@ -114,7 +114,7 @@ def _plane(
     scaling: Any,
     flip: Any,
 ) -> Any:
-    """Describe a plane of an image; each array holds all planes one after the other."""
+    """Describe one plane of an image; each array holds all planes in sequence."""
     from dali_pipelines.kernels.fits.image_cuda_table import Image
 
     plan_size, scaling_size = plan.size // planes, scaling.size // planes
@@ -134,7 +134,7 @@ def _plane(
 
 
 def nearest(image: Any, shape: tuple[int, int], numbers: Any, outside: Any) -> Any:
-    """Add what `dali_pipelines.graph.operators.nearest` does for the CPU; the image is on the GPU.
+    """Take nearest pixels like `dali_pipelines.graph.operators.nearest`, of an image on the GPU.
 
     `shape` is (height, width) of the output.
     """
@@ -143,12 +143,12 @@ def nearest(image: Any, shape: tuple[int, int], numbers: Any, outside: Any) -> A
 
 @dataclass(frozen=True)
 class Nearest:
-    """The function that takes the nearest pixels of a batch, for fn.python_function."""
+    """Function for fn.python_function that takes the nearest pixels of a batch."""
 
     shape: tuple[int, int]
 
     def __call__(self, images: list[Any], numbers: list[Any], outside: list[Any]) -> list[Any]:
-        """Sample a batch of CuPy arrays. CuPy's stream is DALI's."""
+        """Sample a batch of CuPy arrays on the current stream."""
         return [self._sampled(*sample) for sample in zip(images, numbers, outside, strict=True)]
 
     def _sampled(self, image: Any, numbers: Any, outside: Any) -> Any:
@@ -168,11 +168,11 @@ class Nearest:
 
         columns = cupy.arange(0, self.shape[1], dtype="float64")
         xx, xy, x0, yx, yy, y0, top, left, height, width = (numbers[i] for i in range(10))
-        # Operation by operation as on the CPU, where nothing is fused.
+        # In the order of the CPU's operations, unfused, so that both round alike.
         x = cupy.floor((xy * rows + x0)[:, None] + (xx * columns)[None] + TO_NEAREST)
         y = cupy.floor((yy * rows + y0)[:, None] + (yx * columns)[None] + TO_NEAREST)
         inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-        # In the part that was read, whatever it is.
+        # Keep indices in the part that was read; `inside` discards wrong pixels.
         i = cupy.clip(y - top, 0, image.shape[0] - 1).astype("int64")
         j = cupy.clip(x - left, 0, image.shape[1] - 1).astype("int64")
         found = cupy.where(inside[..., None], image[i, j], outside.astype(image.dtype))
@@ -180,9 +180,9 @@ class Nearest:
 
 
 def stretch(image: Any, parameters: Any) -> Any:
-    """Add a stretch to the graph, as `dali_pipelines.graph.operators.stretch` does for the CPU.
+    """Stretch an image on the GPU, like `dali_pipelines.graph.operators.stretch` on the CPU.
 
-    The image is on the GPU, and so is the result.
+    The result is on the GPU, too.
     """
     numbers = tuple(tuple(channel) for channel in parameters.tolist())
     return python_operator(StretchImages(numbers), [image], ["HWC"])
@@ -190,13 +190,13 @@ def stretch(image: Any, parameters: Any) -> Any:
 
 @dataclass(frozen=True)
 class StretchImages:
-    """The function that stretches a batch, for fn.python_function."""
+    """Function for fn.python_function that stretches a batch."""
 
     parameters: tuple[tuple[float, ...], ...]
     """Parameters of each channel."""
 
     def __call__(self, images: list[Any]) -> list[Any]:
-        """Take a batch of CuPy arrays. CuPy's stream is DALI's."""
+        """Stretch a batch of CuPy arrays on the current stream."""
         import cupy
         import numpy as np
 
@@ -222,21 +222,21 @@ class StretchImages:
 
 
 def warp(inputs: list[Any], order: int) -> Any:
-    """Add a warp to the graph, as `dali_pipelines.graph.operators.warp` does for the CPU.
+    """Warp an image on the GPU, like `dali_pipelines.graph.operators.warp` on the CPU.
 
-    The image is on the GPU, and so is the result.
+    The result is on the GPU, too.
     """
     return python_operator(Warp(order), inputs, ["CHW"])
 
 
 @dataclass(frozen=True)
 class Warp:
-    """The function that warps a batch, for fn.python_function."""
+    """Function for fn.python_function that warps a batch."""
 
     order: int
 
     def __call__(self, images: list[Any], grids: list[Any], *others: list[Any]) -> list[Any]:
-        """Warp a batch of CuPy arrays. CuPy's stream is DALI's."""
+        """Warp a batch of CuPy arrays on the current stream."""
         import cupy
         import numpy as np
 
@@ -256,7 +256,7 @@ class Warp:
         shapes = [image.shape[:2] for image in images]
         row_blocks = blocks(prefilter_cuda.ROW_TILE, shapes)
         num_ranges = row_blocks[0] * row_blocks[1]
-        scratch = self._scratch(shapes, num_ranges)  # held until it is launched
+        scratch = self._scratch(shapes, num_ranges)  # keep it until the launch
         described = [_describe(*one, *made) for one, made in zip(samples, scratch, strict=True)]
         table = cupy.asarray(launch_table(described))
         if self.order == 3:
@@ -309,7 +309,7 @@ def _describe(
 
 
 def _groups(sizes: list[int]) -> Iterator[slice]:
-    """Divide a batch of images of these sizes into launches of at most `PIXELS`, or one image."""
+    """Split a batch of images of these sizes into launches of one image or at most `PIXELS`."""
     from dali_pipelines.kernels.resample.warp_cuda_table import MOST_BLOCKS
 
     first = pixels = 0
@@ -324,7 +324,7 @@ def _groups(sizes: list[int]) -> Iterator[slice]:
 
 @cache
 def _random_numbers(device: int) -> Any:
-    """Return the table of random numbers on the current device, where it stays."""
+    """Return the table of random numbers on the current device, cached there."""
     del device  # only the key of the cache
     import cupy
 

@@ -1,1 +1,1 @@
-"""Operators between the geometry and mean and std: augmentations, and those of users."""
+"""Operators between geometry and normalisation: augmentations, and operators of users."""

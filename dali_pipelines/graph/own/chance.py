@@ -1,7 +1,7 @@
-"""Random choices of operators in the graph that follow from seed, epoch and row alone.
+"""Random numbers for operators in the graph, determined only by seed, epoch and row.
 
-DALI's own random operators depend on the place of a sample in its batch, so that another batch size
-or a resume would change their results.
+DALI's own random operators depend on a sample's place in its batch, so another batch size or a
+resume would change their results.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from readers.values import check_integer, check_number, is_integer, is_number
 
 
 class Chance:
-    """Random numbers for a graph, others for each sample.
+    """Random numbers for a graph, different for each sample.
 
-    Each call of a method takes other numbers, and returns a DataNode on the CPU with one value for
-    each sample, to be used in arithmetic and as an argument of operators. A sample gets the same
-    values in any batch, on any number of devices and after a resume.
+    Each call of a method takes new numbers and returns a DataNode on the CPU with one value per
+    sample, for arithmetic and as an argument of operators. A sample gets the same values in any
+    batch, on any number of devices, and after a resume.
 
     Parameters
     ----------
@@ -30,17 +30,17 @@ class Chance:
     def __init__(self, draws: Any) -> None:
         self._draws = draws
         self.num_draws = 0
-        """Numbers of each sample that were taken so far."""
+        """Numbers taken so far for each sample."""
 
     def uniform(self, least: Any = 0.0, most: Any = 1.0) -> Any:
         """Return float32 from a uniform distribution in [least, most), shape ().
 
-        Both are numbers or DataNodes of one value for each sample.
+        Both limits are numbers, or DataNodes with one value per sample.
 
         Raises
         ------
         TypeError
-            If one is neither.
+            If a limit is neither.
         """
         for limit in (least, most):
             if not is_number(limit) and not isinstance(limit, DataNode):
@@ -53,14 +53,14 @@ class Chance:
         Raises
         ------
         ValueError
-            If `p` is not a probability. It is the same for all samples: compare `uniform` with a
-            DataNode for others.
+            If `p` is not a probability. It is the same for all samples; for another per sample
+            compare `uniform` with a DataNode.
         """
         check_number("p", p, 0, 1)
         return self._take() < p
 
     def choice(self, count: int) -> Any:
-        """Return int32 from 0 to count - 1, each as likely as the others, shape ().
+        """Return int32 from 0 to count - 1, all equally likely, shape ().
 
         Raises
         ------
@@ -79,8 +79,8 @@ class Chance:
     def _take(self, count: int | None = None) -> Any:
         if self._draws is None:
             raise ValueError(
-                "mode 'eval' is without chance: let the transform return the image before it asks "
-                "for random numbers if config.mode is 'eval'"
+                "mode 'eval' has no random numbers: let the transform return the image before it "
+                "asks for them if config.mode is 'eval'"
             )
         start = self.num_draws
         self.num_draws += 1 if count is None else count

@@ -1,4 +1,4 @@
-"""The place in the graph for augmentations and for operators of users."""
+"""Stage of the graph for augmentations and operators of users."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dali_pipelines.runtime.dali_private import random_operator
 
 
 class ImageKind(NamedTuple):
-    """Properties of the images at this place, for augmentations."""
+    """Properties of the images at this stage, for augmentations."""
 
     dtype: str
-    """Element type, float32 or uint8."""
+    """Element type: float32 or uint8."""
     channels: int
-    """Channels; three of a file are taken for red, green and blue."""
+    """Channels of each file; three are treated as red, green and blue."""
     largest: float | None
-    """See `dali_pipelines.graph.decode.Decoded`."""
+    """Largest possible value, see `dali_pipelines.graph.decode.Decoded`."""
     files: int = 1
-    """Files of a sample, of which each has as many of these channels."""
+    """Files of a sample, each with `channels` channels."""
 
 
 def own_operators(
@@ -33,12 +33,12 @@ def own_operators(
     kind: ImageKind,
     augmented: Callable[[Any], Any] = lambda image: image,
 ) -> Any:
-    """Add what the settings ask for between the flips, and mean and std.
+    """Add the operators that the settings ask for between the flips and mean and std.
 
     Parameters
     ----------
     image : DataNode
-        float32, or uint8 where that is the dtype of the settings; layout HWC.
+        float32, or uint8 if that is the dtype of the settings; layout HWC.
     chance : Chance
         Random numbers.
     config : PipelineConfig
@@ -72,26 +72,26 @@ def own_operators(
 
 
 def _checked(name: str, image: Any, add: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function adds to the image, if it keeps the promises."""
+    """Return the image that a function makes, checked for device and random operators."""
     try:
         made = add(image, *arguments)
     except TypeError as error:
         error.add_note(
-            f"{name} adds operators for all samples at once: use arithmetic and operators of DALI, "
-            "where Python's `if` and NumPy would look at the values of one"
+            f"{name} adds operators for all samples at once: use DALI's operators and arithmetic "
+            "instead of Python's `if` and NumPy, which need the values of one sample"
         )
         raise
     if not isinstance(made, DataNode):
-        raise TypeError(f"{name} must return the image, a DataNode of DALI, got {made!r}")
+        raise TypeError(f"{name} must return the image as a DataNode of DALI, got {made!r}")
     if made.device != image.device:
         raise ValueError(
-            f"{name} returned an image on the {made.device}, and this graph runs on the "
+            f"{name} returned an image on the {made.device}, but this graph runs on the "
             f"{image.device}: leave it there"
         )
     if (operator := random_operator(made)) is not None:
         raise ValueError(
-            f"{name} uses {operator}, whose results depend on the place in the batch and are not "
-            "repeated after a resume: give it numbers of `chance` as arguments, e.g. "
+            f"{name} uses {operator}, whose results depend on the place in the batch and change "
+            "after a resume: pass it numbers of `chance` as arguments, e.g. "
             "chance.uniform(a, b), chance.bernoulli(p) or chance.choice(n)"
         )
     return fn.reshape(made, layout="HWC")

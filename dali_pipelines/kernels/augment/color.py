@@ -1,13 +1,13 @@
-"""Change the colours of an image: a sequence of steps, each a code and a magnitude.
+"""Change the colours of an image by a sequence of steps, each a code and a magnitude.
 
-`touched` and `value_touched` are what a GPU does with one pixel, `retouch` what a core of a CPU
-does with all of them: a loop for each step, so that most become vectors.
+On a GPU `touched` and `value_touched` change one pixel; on a CPU core `retouch` changes all pixels
+in one loop per step, so that most loops become vectors.
 
 Notes
 -----
-As torchvision.transforms.v2.functional does with floats. Contrast is about the mean of the gray
-image that the steps before have made, 0.299 R + 0.587 G + 0.114 B; pixels that are NaN do not
-count. An image of other than three channels is gray: saturation and hue leave it as it is.
+Results are those of torchvision.transforms.v2.functional for floats. Contrast scales the distance
+from the mean of the gray image, 0.299 R + 0.587 G + 0.114 B, after the previous steps; NaN pixels
+are not counted. An image without three channels is gray: saturation and hue do not change it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dali_pipelines.kernels.bits import quotient32
 from dali_pipelines.kernels.jit import njit
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE, POSTERIZE, SOLARIZE = range(6)
-"""Codes of the steps. Magnitudes are a factor, 0 to remove all, 1 to keep the image (brightness,
-contrast, saturation); a part of the circle of hues, -0.5 to 0.5; the distance of the levels that
-are left (posterize); and the value from which on an image is inverted (solarize)."""
+"""Codes of the steps. Magnitudes: for brightness, contrast and saturation a factor, where 0 removes
+all and 1 keeps the image; for hue a fraction of the circle, -0.5 to 0.5; for posterize the distance
+between the remaining levels; for solarize the least value that is inverted."""
 
 _RED, _GREEN, _BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -30,18 +30,18 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @njit
 def retouch(out, image, steps, largest):  # type: ignore[no-untyped-def]
-    """Take the steps one after the other.
+    """Apply the steps one after the other.
 
     Parameters
     ----------
     out : ndarray, shape (height, width, channels), float32
-        C-contiguous, as all arrays; written.
+        Output. All arrays are C-contiguous.
     image : ndarray, shape (height, width, channels), float32
         Image.
     steps : ndarray, shape (steps, 2), float32
-        Code and magnitude of each.
+        Code and magnitude of each step.
     largest : float32
-        After each step values are clamped to 0 ... `largest`; infinity not to clamp.
+        Values are clamped to 0 ... `largest` after each step; infinity turns this off.
     """
     line, source = out.reshape(out.size), image.reshape(image.size)
     for i in range(line.size):
@@ -88,7 +88,7 @@ def _colors_touched(line, code, magnitude, largest):  # type: ignore[no-untyped-
 
 @njit
 def gray_mean(line, is_rgb):  # type: ignore[no-untyped-def]
-    """Return the mean of the gray image, float32; 0 without pixels that are numbers."""
+    """Return the mean of the gray image, float32; 0 if all pixels are NaN."""
     total, count = 0.0, 0.0
     if is_rgb:
         for i in range(line.size // 3):
@@ -112,7 +112,7 @@ def gray(red, green, blue):  # type: ignore[no-untyped-def]
 
 @njit
 def touched(red, green, blue, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
-    """Return a pixel after one step, clamped; `mean` is that of the gray image."""
+    """Return a pixel after one step, clamped; `mean` is the mean of the gray image."""
     if code == HUE:
         return _turned(red, green, blue, magnitude)
     if code == SATURATION:
@@ -132,7 +132,7 @@ def touched(red, green, blue, code, magnitude, mean, largest):  # type: ignore[n
 
 @njit
 def value_touched(value, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
-    """Return a value of a gray pixel, or of one channel, after a step."""
+    """Return a value of a gray image, or of one channel, after one step."""
     if code <= CONTRAST:  # or BRIGHTNESS
         offset = mean * (_ONE - magnitude) if code == CONTRAST else _ZERO
         value = value * magnitude + offset
@@ -145,7 +145,7 @@ def value_touched(value, code, magnitude, mean, largest):  # type: ignore[no-unt
 
 @njit
 def lowest(largest):  # type: ignore[no-untyped-def]
-    """Return the lower limit that goes with the upper one."""
+    """Return the lower limit for this upper limit: 0, or -infinity if the upper one is infinite."""
     return _ZERO if largest < np.float32(math.inf) else np.float32(-math.inf)
 
 
@@ -164,7 +164,7 @@ def _saturated(red, green, blue, factor):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _turned(red, green, blue, shift):  # type: ignore[no-untyped-def]
-    """Shift the hue of HSV, without leaving the values' own range."""
+    """Shift the hue in HSV, within the pixel's own range of values."""
     high = _larger(red, _larger(green, blue))
     chroma = high + _larger(-red, _larger(-green, -blue))
     inverse = quotient32(_ONE, chroma if chroma > _ZERO else _ONE)
@@ -186,7 +186,7 @@ def _larger(a, b):  # type: ignore[no-untyped-def]
 
 @njit
 def _share(sextants):  # type: ignore[no-untyped-def]
-    """Return the share of the chroma that is missing; `sextants` is from -6 to 18."""
+    """Return the missing share of the chroma; `sextants` is from -6 to 18."""
     positive = sextants + np.float32(6)
     turns = np.float32(np.int32(positive * np.float32(1 / 6)))
     place = positive - np.float32(6) * turns

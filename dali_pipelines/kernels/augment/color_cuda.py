@@ -1,4 +1,4 @@
-"""Change the colours of a batch of images on a GPU, see `color.retouch`.
+"""Change the colours of a batch of images on a GPU; see `color.retouch`.
 
 Arrays are passed as addresses on the device.
 """
@@ -31,27 +31,27 @@ from dali_pipelines.kernels.bits import (
 from dali_pipelines.kernels.jit import cuda_jit, njit
 
 THREADS = 256
-"""Threads of a block."""
+"""Threads per block."""
 PARTS = 32
-"""Blocks that sum the gray values of an image."""
+"""Blocks per image that sum the gray values."""
 TILE = 1024
-"""Pixels that a block changes."""
+"""Pixels per block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a batch: addresses on the device, and sizes."""
+    """Image of a batch: addresses on the device, and sizes."""
 
     out: int
     image: int
     pixels: int
     channels: int
     numbers: int
-    """float32, shape (1 + 2 num_steps,): the largest value, then the steps, as `color.retouch`
-    takes them."""
+    """float32, shape (1 + 2 num_steps,): the largest value, then the steps, as in
+    `color.retouch`."""
     num_steps: int
     sums: int
-    """Scratch of float64, shape (PARTS, 2): sum and number of gray values of each part."""
+    """Scratch memory, float64, shape (PARTS, 2): sum and number of gray values of each part."""
 
 
 _NUM_FIELDS = len(fields(Image))
@@ -60,18 +60,18 @@ OUT, IMAGE, PIXELS, CHANNELS, NUMBERS, NUM_STEPS, SUMS = range(_NUM_FIELDS)
 
 
 def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch."""
+    """Return the table of a batch, one row per image."""
     return np.array([astuple(image) for image in images], np.int64)
 
 
 def tiles(images: Sequence[Image]) -> int:
-    """Return the blocks that the largest image takes."""
+    """Return the number of blocks for the largest image."""
     return max(-(-image.pixels // TILE) for image in images)
 
 
 @cuda_jit
 def sum_gray(table):  # type: ignore[no-untyped-def]
-    """Sum the gray values that the contrast of each image is about.
+    """Sum the gray values whose mean the contrast step of each image needs.
 
     Launch ``[(PARTS, images), THREADS]`` with the address of a `launch_table`.
     """
@@ -115,7 +115,7 @@ def sum_gray(table):  # type: ignore[no-untyped-def]
 
 @cuda_jit
 def retouch(table):  # type: ignore[no-untyped-def]
-    """Take the steps of each image, after `sum_gray`.
+    """Apply the steps of each image, after `sum_gray`.
 
     Launch ``[(tiles(...), images), THREADS]`` with the address of a `launch_table`.
     """
@@ -145,7 +145,7 @@ def retouch(table):  # type: ignore[no-untyped-def]
 
 @njit
 def _contrast_step(table, image):  # type: ignore[no-untyped-def]
-    """Return the number of the step that needs the mean, -1 without."""
+    """Return the index of the step that needs the mean, or -1 if there is none."""
     steps = _field(table, image, NUMBERS) + 4
     for step in range(_field(table, image, NUM_STEPS)):
         if load_float32(steps + 8 * step) == np.float32(CONTRAST):

@@ -1,4 +1,4 @@
-"""Choose the part of an image that is erased."""
+"""Choose a part of an image to erase."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import math
 from dali_pipelines.kernels.jit import njit
 
 ATTEMPTS = 10
-"""Parts that are tried, as many as torchvision tries."""
+"""Parts that are tried, as in torchvision."""
 NUM_FRACTIONS = 3 + 2 * ATTEMPTS
 
 P, LEAST_AREA, MOST_AREA, LEAST_RATIO, MOST_RATIO = range(5)
-"""Numbers of the settings."""
+"""Indices of the settings."""
 
 
 @njit
 def choose_part(part, fractions, height, width, settings):  # type: ignore[no-untyped-def]
-    """Choose it as torchvision's RandomErasing does.
+    """Choose a part like torchvision's RandomErasing.
 
     Parameters
     ----------
     part : ndarray, shape (4,), float32
-        Written: y, x, height and width in pixels; 0 for none.
+        Output: y, x, height and width in pixels; all 0 if no part is erased.
     fractions : ndarray, shape (NUM_FRACTIONS,), float32
         Random numbers in [0, 1).
     height, width : int
         Shape of the image.
     settings : ndarray, shape (5,), float32
-        Probability, least and most share of the area, least and most ratio of height to width,
-        which is log-uniform.
+        Probability, least and most share of the area, least and most ratio of height to width
+        (log-uniform).
     """
     part[:] = 0
     if not fractions[0] < settings[P]:

@@ -1,13 +1,13 @@
-"""Add noise to an image: of one standard deviation, or that of photons and of a detector.
+"""Add noise to an image: of one standard deviation, or of photons and a detector.
 
-The noise of a value follows from a key and from its place in the image alone, on any device.
+The noise of a value depends only on a key and on its position in the image, on any device.
 
 Notes
 -----
-Numbers of photons below `_MANY` follow exactly from 64 random bits. Others are the integers of the
-Cornish-Fisher expansion of Giles, "Algorithm 955: Approximation of the inverse Poisson cumulative
-distribution function", ACM TOMS 42, 2016, of the order 1/mean: 2 of 10,000 are another one
-than the exact inverse gives, and then a neighbour.
+Photon counts with a mean below `_MANY` are exact inverses of 64 random bits. Larger ones are the
+integers of the Cornish-Fisher expansion in Giles, "Algorithm 955: Approximation of the inverse
+Poisson cumulative distribution function", ACM TOMS 42, 2016, to order 1/mean: 2 of 10,000 differ
+from the exact inverse, by one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dali_pipelines.kernels.bits import quotient64
 from dali_pipelines.kernels.jit import njit
 
 VALUES = 4
-"""Values that share a block of random words."""
+"""Values that share one block of random words."""
 _MANY = 16.0
 _COUNTLESS = 1e15
 _ROUND = 1.5 * 2.0**52
-"""Added and subtracted, it rounds a number below 2**51 to an integer."""
+"""Constant that rounds a number below 2**51 to an integer when added and then subtracted."""
 _ZERO, _LOW, _HIGH = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -36,7 +36,7 @@ def add_noise(out, image, numbers):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     out, image : ndarray, shape (values,), float32
-        Written, and read.
+        Output and input.
     numbers : ndarray, shape (3,), float32
         Two fractions for `key_of`, and the standard deviation.
     """
@@ -54,7 +54,7 @@ def add_noise(out, image, numbers):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def normal_block(key, block):  # type: ignore[no-untyped-def]
-    """Return the normal numbers of four values that lie side by side."""
+    """Return the normal numbers of four consecutive values."""
     a, b, c, d = philox(key, (block & _LOW, block >> _HIGH, _ZERO, _ZERO))
     first, second = normals(a, b)
     third, fourth = normals(c, d)
@@ -63,14 +63,14 @@ def normal_block(key, block):  # type: ignore[no-untyped-def]
 
 @njit
 def add_photon_noise(out, image, numbers):  # type: ignore[no-untyped-def]
-    """Count photons, and read them out.
+    """Count photons and read them out.
 
     Parameters
     ----------
     out, image : ndarray, shape (values,), float32
-        Written, and read.
+        Output and input.
     numbers : ndarray, shape (4,), float32
-        Two fractions for `key_of`, electrons for a unit of the image, and the standard deviation of
+        Two fractions for `key_of`, electrons per unit of the image, and the standard deviation of
         the read noise in electrons.
     """
     key, gain, read_noise = key_of(numbers), np.float64(numbers[2]), np.float64(numbers[3])
@@ -85,7 +85,7 @@ def add_photon_noise(out, image, numbers):  # type: ignore[no-untyped-def]
 
 @njit
 def exposed(value, key, place, gain, read_noise):  # type: ignore[no-untyped-def]
-    """Return a value with noise; NaN and infinity stay, and below 0 there are no photons."""
+    """Return a value with noise. NaN and infinity stay, and values below 0 have no photons."""
     words = _words(key, place)
     if _is_faint(value, gain):
         return _exposed_to_few(value, words, gain, read_noise)

@@ -15,20 +15,20 @@ from dali_pipelines.kernels.bits import load_float32, load_int64, store_float32
 from dali_pipelines.kernels.jit import cuda_jit, njit
 
 THREADS = 256
-"""Threads of a block."""
+"""Threads per block."""
 TILE = 4096
-"""Values that a block writes."""
+"""Values per block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a batch: addresses on the device, and its size."""
+    """Image of a batch: addresses on the device, and its size."""
 
     out: int
     image: int
     values: int
     numbers: int
-    """As the functions of `noise` take them."""
+    """Address of the numbers that the functions of `noise` take."""
 
 
 _NUM_FIELDS = len(fields(Image))
@@ -37,12 +37,12 @@ OUT, IMAGE, VALUES_OF_IMAGE, NUMBERS = range(_NUM_FIELDS)
 
 
 def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch."""
+    """Return the table of a batch, one row per image."""
     return np.array([astuple(image) for image in images], np.int64)
 
 
 def tiles(images: Sequence[Image]) -> int:
-    """Return the blocks that the largest image takes."""
+    """Return the number of blocks for the largest image."""
     return max(-(-image.values // TILE) for image in images)
 
 
@@ -65,7 +65,7 @@ def add_noise(table):  # type: ignore[no-untyped-def]
 
 @cuda_jit
 def add_photon_noise(table):  # type: ignore[no-untyped-def]
-    """Count photons, and read them out; launch as `add_noise`."""
+    """Count photons and read them out; launch like `add_noise`."""
     out, image, values, numbers = _fields(table, cuda.blockIdx.y)
     key = _key_at(numbers)
     gain = np.float64(load_float32(numbers + 8))

@@ -2,9 +2,9 @@
 
 Notes
 -----
-Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; its test
-vectors are in the tests. Normal numbers are by Box and Muller; sine and cosine are the polynomials
-of `sinf` and `cosf` in Moshier's Cephes library.
+Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the tests
+contain its test vectors. Normal numbers use the Box-Muller transform, with the polynomials of
+`sinf` and `cosf` in Moshier's Cephes library.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 @njit(forceinline=True)
 def philox(key, counter):  # type: ignore[no-untyped-def]
-    """Return four words.
+    """Return four random words.
 
     Parameters
     ----------
     key : tuple of 2 uint64
-        Below 2**32, as all words here.
+        Key; all words here are below 2**32.
     counter : tuple of 4 uint64
-        Number of the block of words.
+        Number of the block of words, as four words.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def _word(fraction):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def normals(first, second):  # type: ignore[no-untyped-def]
-    """Return two independent standard normal numbers, float32, from two words; up to 6.7."""
+    """Return two independent standard normal numbers, float32, at most 6.7, from two words."""
     uniform = (np.float32(np.int64(first)) + np.float32(0.5)) * np.float32(2.0**-32)
     radius = np.float32(math.sqrt(np.float32(-2) * log32(uniform)))
     quarter = np.int32(second >> np.uint64(30))
@@ -77,7 +77,7 @@ def normals(first, second):  # type: ignore[no-untyped-def]
     cosine = np.float32(2.443315711809948e-5) * square + np.float32(-1.388731625493765e-3)
     cosine = (cosine * square + np.float32(4.166664568298827e-2)) * square * square
     cosine = cosine - np.float32(0.5) * square + np.float32(1)
-    # Turned by as many quarters of the circle.
+    # Rotate by `quarter` quarters of the circle.
     is_odd = quarter & np.int32(1)
     x, y = sine if is_odd else cosine, cosine if is_odd else sine
     x = -x if (quarter + is_odd) & np.int32(2) else x

@@ -1,1 +1,1 @@
-"""Decode FITS images: RICE_1, dithering, scaling; on CPUs and GPUs."""
+"""Decoding of FITS images on CPUs and GPUs: RICE_1, dithering, scaling."""

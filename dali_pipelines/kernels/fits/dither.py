@@ -18,7 +18,7 @@ from readers.fits.payload import DITHER_2, NO_DITHER
 
 _SIZE = 10000
 _ZERO = -2147483646
-"""The integer for exactly 0.0 with SUBTRACTIVE_DITHER_2."""
+"""Integer that stands for exactly 0.0 with SUBTRACTIVE_DITHER_2."""
 
 
 def _random_numbers() -> NDArray[np.float32]:
@@ -31,12 +31,13 @@ def _random_numbers() -> NDArray[np.float32]:
 
 
 RANDOM = _random_numbers()
-"""Passed to kernels as an address: a GPU has too little constant memory for it."""
+"""Random numbers of the standard, passed to kernels as an address: they do not fit into a GPU's
+constant memory."""
 
 
 @njit
 def dequantized(quantized, scale, zero, blank, dither, row, position, numbers):  # type: ignore[no-untyped-def]
-    """Return the float of a pixel.
+    """Return the physical value of a quantised pixel.
 
     Parameters
     ----------
@@ -45,20 +46,20 @@ def dequantized(quantized, scale, zero, blank, dither, row, position, numbers): 
     scale, zero : float64
         ZSCALE and ZZERO of the tile.
     blank : float64
-        ZBLANK, NaN for none.
+        ZBLANK, or NaN if there is none.
     dither : int
-        Of `readers.fits.payload`: `NO_DITHER`, `DITHER_1` or `DITHER_2`.
+        `NO_DITHER`, `DITHER_1` or `DITHER_2` of `readers.fits.payload`.
     row : int
         `random_row` of the tile.
     position : int
-        Number of the pixel in its tile.
+        Index of the pixel in its tile.
     numbers : int
         Address of `RANDOM`.
 
     Returns
     -------
     float32
-        NaN where the pixel is blank.
+        NaN if the pixel is blank.
     """
     number = np.float64(quantized)
     if number == blank:
@@ -72,13 +73,13 @@ def dequantized(quantized, scale, zero, blank, dither, row, position, numbers): 
 
 @njit
 def random_row(tile, seed):  # type: ignore[no-untyped-def]
-    """Return the row of a tile in the random numbers, from its number from 0 and ZDITHER0."""
+    """Return a tile's row in the random numbers; `tile` counts from 0, `seed` is ZDITHER0."""
     return (tile + seed - 1) % _SIZE
 
 
 @njit
 def _random(numbers, row, position):  # type: ignore[no-untyped-def]
-    """Return the random number of a pixel; at the end of the table the next row begins."""
+    """Return the random number of a pixel; after the end of the table the next row begins."""
     place = _start(numbers, row) + position
     while place >= _SIZE:
         position = place - _SIZE

@@ -1,6 +1,6 @@
-"""Decode the payload of a FITS image to pixels on a CPU core, normalised and flipped, in one pass.
+"""Decode the payload of a FITS image to normalised, flipped pixels in one pass on a CPU core.
 
-`dali_pipelines.kernels.fits.image_cuda` does it on a GPU.
+`dali_pipelines.kernels.fits.image_cuda` is the counterpart for GPUs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ from readers.fits.payload import (
 DAMAGED = 1
 """Status of an image whose bytes are damaged."""
 
-# Behind the pixels, numbers of each lane, int64: those of `decode_chunk`'s state, end and counts;
-# the pixels of its tile that are needed and all; and what is left of an instruction of PLIO_1.
+# Rows of int64 per lane, stored after the pixels: `decode_chunk`'s state, end and counts; needed
+# and total pixels of its tile; and the rest of an unfinished PLIO_1 instruction.
 _ROWS = 8
 
 
@@ -72,13 +72,13 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     Parameters
     ----------
     out : ndarray, shape (height, width, 1), float32, uint8, int16 or int32
-        Written in full. Physical values if float32, else the integers as stored.
+        Output, written in full: physical values if float32, otherwise the stored integers.
     payload : ndarray, shape (bytes,), uint8
-        RICE_1 tiles, or big-endian values, then `readers.fits.payload.PADDING` bytes.
+        RICE_1 tiles or big-endian values, then `readers.fits.payload.PADDING` bytes.
     plan : ndarray, shape (numbers,), int64
-        See `readers.fits.payload`. Without tiles the image is zero.
+        See `readers.fits.payload`. Without tiles the image is all zeros.
     scaling : ndarray, shape (numbers,), float64
-        BSCALE, BZERO, BLANK (NaN for none); ZSCALE, ZZERO and ZBLANK of each tile if quantised.
+        BSCALE, BZERO and BLANK (NaN for none); ZSCALE, ZZERO and ZBLANK of each quantised tile.
     flip : ndarray, shape (2,), int32
         Whether to flip left-right and up-down.
     finish : ndarray, shape (2,), float32
@@ -87,7 +87,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     Returns
     -------
     int
-        0, or `DAMAGED`: then the pixels are invalid.
+        0, or `DAMAGED` if the pixels are invalid.
     """
     plan_at = np.int64(plan.ctypes.data)
     rows, columns = out.shape[0], out.shape[1]
@@ -168,7 +168,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
 
 @njit
 def _load(pixels, address, stored, pitch):  # type: ignore[no-untyped-def]
-    """Load values that are not coded; return the bytes to go on by: those of all, or the first."""
+    """Load uncoded values; return the bytes to advance: all bytes, or one plane if shuffled."""
     bitpix = bitpix_of(stored)
     item = abs(bitpix) // 8
     if is_shuffled(stored):
@@ -187,7 +187,7 @@ def _load(pixels, address, stored, pitch):  # type: ignore[no-untyped-def]
 
 @njit
 def _load_int16(pixels, address):  # type: ignore[no-untyped-def]
-    """Load values of 2 bytes, in a loop that is vectors."""
+    """Load values of 2 bytes, in a loop that becomes vectors."""
     values = array_at(address, 2 * pixels.size, np.uint8)
     for i in range(pixels.size):
         pixels[i] = (np.int32(np.int8(values[2 * i])) << 8) | np.int32(values[2 * i + 1])
@@ -195,7 +195,7 @@ def _load_int16(pixels, address):  # type: ignore[no-untyped-def]
 
 @njit
 def _load_shuffled_int16(pixels, address, pitch):  # type: ignore[no-untyped-def]
-    """Load values of 2 bytes that are `pitch` bytes apart, in a loop that is vectors."""
+    """Load values of 2 bytes that are `pitch` bytes apart, in a loop that becomes vectors."""
     first = array_at(address, pixels.size, np.int8)
     second = array_at(address + pitch, pixels.size, np.uint8)
     for i in range(pixels.size):
@@ -204,7 +204,7 @@ def _load_shuffled_int16(pixels, address, pitch):  # type: ignore[no-untyped-def
 
 @njit
 def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
-    """Load values of 4 bytes that lie `pitch` bytes apart, likewise."""
+    """Load values of 4 bytes that are `pitch` bytes apart, in a loop that becomes vectors."""
     first = array_at(address, pixels.size, np.int8)
     second = array_at(address + pitch, pixels.size, np.uint8)
     third = array_at(address + 2 * pitch, pixels.size, np.uint8)
@@ -216,7 +216,7 @@ def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
 
 @njit
 def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
-    """Write those of some pixels of a tile, from number `begin` on, that are in the window."""
+    """Write the tile's pixels from index `begin` on, as far as they are in the window."""
     rows, columns = image.shape
     y, x, _, width, _, right = tile_bounds(plan, tile, rows, columns)
     left = max(-x, 0)
@@ -269,10 +269,10 @@ def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, f
 
 @njit
 def _convert(line, pixels, kind, bitpix, scaling, backwards, finish):  # type: ignore[no-untyped-def]
-    """Write one line of pixels that are not quantised, in two simple loops that become vectors."""
+    """Write one line of unquantised pixels, in two simple loops that become vectors."""
     scale, zero, blank = scaling[BSCALE], scaling[BZERO], scaling[BLANK]
     mean, factor = finish[0], finish[1]
-    last = np.uint64(pixels.size - 1)  # unsigned indices are never counted from the end
+    last = np.uint64(pixels.size - 1)  # unsigned: no check for negative indices
     if backwards:
         for i in range(np.uint64(pixels.size)):
             value = physical(pixels[i], kind, bitpix, scale, zero, blank)

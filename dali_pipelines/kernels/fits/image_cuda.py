@@ -1,8 +1,8 @@
-"""Decode the images of a batch on a GPU: one launch, a thread for each tile.
+"""Decode the images of a batch on a GPU in one launch, with one thread per tile.
 
 numba-cuda compiles the functions of `rice_cuda`, `rice_stream` and `pixel` for the GPU. A warp
 takes 32 tiles of one image. Each thread decodes a block of its tile into shared memory; then all
-threads together write block by block, neighbours to neighbouring addresses.
+threads write block by block together, neighbouring threads to neighbouring addresses.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ from readers.fits.payload import (
 )
 
 _PITCH = MAX_BLOCKSIZE + 1
-"""Size of the pixels of a thread in shared memory: odd, so that threads that write at the same time
-use different banks."""
+"""Pixels per thread in shared memory: odd, so that threads that write at the same time use
+different banks."""
 
 _COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN, _LEFT = range(11)
 _SHARED = 13
-"""Shared fields of each thread's tile: count of pixels just decoded, position in the window, width,
-row and column in the tile where those pixels begin, and two for `read_runs`. Odd, too."""
+"""Fields of each thread's tile in shared memory: count of pixels just decoded, position in the
+window, width, row and column in the tile where those pixels begin, and two for `read_runs`. Also
+odd."""
 
 
 @cuda_jit
@@ -82,9 +83,9 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
     num_images : int64
         Rows of the table.
     item : int64
-        Bytes of an output pixel; 0 for float32, which is scaled and normalised.
+        Bytes per output pixel; 0 for float32, which is scaled and normalised.
     mean, factor : float32
-        ``(value - mean) * factor`` is written.
+        Output pixels are ``(value - mean) * factor``.
     random_numbers : int64
         Address of `dali_pipelines.kernels.fits.dither.RANDOM` on the device.
     """
@@ -128,7 +129,7 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
         tiles[lane, _COUNT] = count
         places[lane] = _straight(view, tiles[lane])
         cuda.syncthreads()
-        of_lane = np.uint64(0)  # unsigned indices are never counted from the end
+        of_lane = np.uint64(0)  # unsigned: no check for negative indices
         while of_lane < np.uint64(WARP):
             _write_block(
                 view,
@@ -155,7 +156,7 @@ def _set_damaged(address):  # type: ignore[no-untyped-def]
 
 @njit
 def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-def]
-    """Decode the next pixels; return the position after them, -1 if damaged, and the last one."""
+    """Decode the next pixels; return the position after them (-1 if damaged) and the last pixel."""
     if tile.stored != RICE:
         bitpix = bitpix_of(tile.stored)
         item = abs(bitpix) // 8
@@ -176,7 +177,7 @@ def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-de
 
 @njit
 def _load_shuffled(pixels, address, item, pitch):  # type: ignore[no-untyped-def]
-    """Load values whose bytes lie `pitch` bytes apart."""
+    """Load values whose bytes are `pitch` bytes apart."""
     for i in range(pixels.size):
         pixels[i] = 0
     for _ in range(item):
@@ -187,7 +188,7 @@ def _load_shuffled(pixels, address, item, pitch):  # type: ignore[no-untyped-def
 
 @njit
 def _set_shared(view, tile, bytepix, shared):  # type: ignore[no-untyped-def]
-    """Set the shared fields of a tile once, as they take divisions."""
+    """Set the shared fields of a tile once, as they need divisions."""
     y, x, _, width, _, right = tile_bounds(view.plan, tile, view.rows, view.columns)
     stored = tile_number(view.plan, tile, STORED)
     shared[_Y], shared[_X], shared[_WIDTH], shared[_RIGHT] = y, x, width, right
@@ -209,7 +210,7 @@ def _advance(shared, blocksize):  # type: ignore[no-untyped-def]
 
 @njit
 def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, factor):  # type: ignore[no-untyped-def]
-    """Write this thread's part of a tile's pixels, if they are in the window."""
+    """Write this thread's share of a tile's pixels that are in the window."""
     i, count = np.uint64(lane), np.uint64(shared[_COUNT])
     while i < count:
         offset = np.int64(i)
@@ -224,7 +225,7 @@ def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, fac
 
 @njit
 def _straight(view, shared):  # type: ignore[no-untyped-def]
-    """Return the place of a block's first pixel if the others follow it in the window, else -1."""
+    """Return the output index of a block's first pixel if the others follow it there, or -1."""
     if 0 < shared[_COUNT] <= shared[_RIGHT] - shared[_COLUMN]:
         return _place(view, shared, 0)
     return np.int64(-1)
@@ -232,7 +233,7 @@ def _straight(view, shared):  # type: ignore[no-untyped-def]
 
 @njit
 def _place(view, shared, i):  # type: ignore[no-untyped-def]
-    """Return the place in the output of pixel i of a block, -1 if it is outside the window."""
+    """Return the output index of pixel i of a block, or -1 if it is outside the window."""
     row, column = shared[_ROW], shared[_COLUMN] + i
     while column >= shared[_WIDTH]:
         column -= shared[_WIDTH]
@@ -249,7 +250,7 @@ def _place(view, shared, i):  # type: ignore[no-untyped-def]
 
 @njit
 def _write(view, tile, shared, pixel, position, place, item, mean, factor):  # type: ignore[no-untyped-def]
-    """Write a pixel, by its position in the tile and its place in the output."""
+    """Write one pixel; `position` is its index in the tile, `place` its index in the output."""
     if item != 0:
         _store_integer(view.out + item * place, integer(pixel, shared[_KIND]), item)
     else:

@@ -1,4 +1,4 @@
-"""Describe the images of a batch to a GPU: a table of addresses, and what threads read from it."""
+"""Table that describes the images of a batch to a GPU, and the values that threads read from it."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from readers.fits.payload import (
 )
 
 WARP = 32
-"""Threads of a warp, each for one tile of an image."""
+"""Threads of a warp; each decodes one tile of an image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a batch: addresses on the device, and sizes; see `image.decode_image`."""
+    """Image of a batch: addresses on the device, and sizes; see `image.decode_image`."""
 
     out: int
     status: int
-    """Address of an int32, 0 before the launch."""
+    """Address of an int32 that is 0 before the launch."""
     payload: int
     payload_size: int
     plan: int
     plan_size: int
-    """In numbers; more than `readers.fits.payload.HEAD`."""
+    """Numbers in the plan, more than `readers.fits.payload.HEAD`."""
     scaling: int
     scaling_size: int
-    """In numbers."""
+    """Numbers in the scaling."""
     flip: int
     rows: int
     columns: int
@@ -77,7 +77,7 @@ _NUM_FIELDS = 12
 
 
 def launch_table(images: Sequence[Image]) -> tuple[NDArray[np.int64], int]:
-    """Return the table of a batch for `decode_images`, and its number of blocks."""
+    """Return the table of a batch for `decode_images`, and the number of blocks."""
     table = np.empty((len(images), _NUM_FIELDS), np.int64)
     block = 0
     for row, image in zip(table, images, strict=True):
@@ -87,7 +87,7 @@ def launch_table(images: Sequence[Image]) -> tuple[NDArray[np.int64], int]:
 
 
 class View(NamedTuple):
-    """The values that all pixels of an image share."""
+    """Values shared by all pixels of an image."""
 
     out: Any
     status: Any
@@ -101,7 +101,7 @@ class View(NamedTuple):
     flip_x: Any
     flip_y: Any
     count: Any
-    """Number of tiles."""
+    """Number of tiles in the plan."""
     bitpix: Any
     dither: Any
     scale: Any
@@ -111,27 +111,27 @@ class View(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """The tile that one thread decodes."""
+    """Tile that one thread decodes."""
 
     needed: Any
     """Number of pixels to decode; 0 for none, -1 if the plan is inconsistent."""
     size: Any
-    """Number of pixels of the tile."""
+    """Number of pixels in the tile."""
     address: Any
     end: Any
-    """Address of the end, times 8."""
+    """Address of the tile's end, times 8."""
     stored: Any
 
 
 @njit
 def field_of(table, image, field):  # type: ignore[no-untyped-def]
-    """Return a field of an image in the table at this address."""
+    """Return a field of an image from the table at address `table`."""
     return load_int64(table + 8 * (_NUM_FIELDS * image + field))
 
 
 @njit
 def image_of(table, num_images, block):  # type: ignore[no-untyped-def]
-    """Return the image of a block."""
+    """Return the index of the image that a block belongs to."""
     image = 0
     while image + 1 < num_images and field_of(table, image + 1, FIRST_BLOCK) <= block:
         image += 1
@@ -140,12 +140,12 @@ def image_of(table, num_images, block):  # type: ignore[no-untyped-def]
 
 @njit
 def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
-    """Read the values that all pixels of an image share."""
+    """Read the values shared by all pixels of an image."""
     plan, scaling = field_of(table, image, _PLAN), field_of(table, image, _SCALING)
     flip = field_of(table, image, _FLIP)
     scaling_size = field_of(table, image, _SCALING_SIZE)
     scale = zero = blank = 0.0
-    if scaling_size >= PER_SCALING:  # else `tile_of` rejects the image
+    if scaling_size >= PER_SCALING:  # otherwise `tile_of` rejects it
         scale, zero = load_float64(scaling + 8 * BSCALE), load_float64(scaling + 8 * BZERO)
         blank = load_float64(scaling + 8 * BLANK)
     return View(
@@ -172,7 +172,7 @@ def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
 
 @njit
 def tile_of(view, tile):  # type: ignore[no-untyped-def]
-    """Check and describe the tile of a thread."""
+    """Check and describe the tile that a thread decodes."""
     zero, wrong = np.int64(0), np.int64(-1)
     if tile >= view.count:
         return Tile(zero, zero, zero, zero, zero)

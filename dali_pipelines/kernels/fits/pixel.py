@@ -1,4 +1,4 @@
-"""One pixel of a FITS image, on any device: from its stored bytes to its physical value.
+"""Convert one pixel of a FITS image, on any device, from stored bytes to its physical value.
 
 Notes
 -----
@@ -24,7 +24,7 @@ from dali_pipelines.kernels.jit import njit
 from readers.fits.payload import PADDING, PLIO, QUANTIZED, RICE, SHUFFLED, UNQUANTIZED
 
 _SIGN = 128
-"""Added to STORED, makes its BITPIX positive."""
+"""Offset that makes the BITPIX in STORED positive."""
 
 
 @njit
@@ -37,19 +37,19 @@ def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-unt
 
 @njit
 def bitpix_of(stored):  # type: ignore[no-untyped-def]
-    """Return the BITPIX of values, from STORED without its flags."""
+    """Return the BITPIX of values: STORED without its flags."""
     return (stored + _SIGN) % SHUFFLED - _SIGN
 
 
 @njit
 def is_shuffled(stored):  # type: ignore[no-untyped-def]
-    """Return whether values, of 2 or 4 bytes, have the flag `SHUFFLED`."""
+    """Return whether values of 2 or 4 bytes have the flag `SHUFFLED`."""
     return (stored + _SIGN) & SHUFFLED != 0 and abs(bitpix_of(stored)) in (16, 32)
 
 
 @njit
 def is_quantized(stored, dither):  # type: ignore[no-untyped-def]
-    """Return whether a tile holds quantised floats; other tiles of such an image hold floats."""
+    """Return whether a tile holds quantised floats; other tiles of the image then hold floats."""
     return dither != UNQUANTIZED and (stored == RICE or (stored + _SIGN) & QUANTIZED != 0)
 
 
@@ -68,7 +68,7 @@ def load_stored(address, bitpix):  # type: ignore[no-untyped-def]
 
 @njit
 def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def]
-    """Return the type in the 32 bits of a decoded pixel: an integer of 8, 16 or 32 bits, or -32."""
+    """Return the type of a decoded pixel's 32 bits: an integer of 8, 16 or 32 bits, or -32."""
     if stored == PLIO:
         return min(32, bitpix)
     if stored != RICE:
@@ -89,7 +89,7 @@ def integer(pixel, kind):  # type: ignore[no-untyped-def]
 
 @njit
 def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untyped-def]
-    """Return the physical value of a decoded pixel that is not quantised.
+    """Return the physical value of a decoded, unquantised pixel.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untype
     bitpix : int
         BITPIX of the image.
     scale, zero, blank : float64
-        BSCALE, BZERO, and BLANK, NaN for none.
+        BSCALE, BZERO, and BLANK (NaN for none).
 
     Returns
     -------
     float32
-        NaN if it is blank.
+        NaN if the pixel is blank.
     """
     if kind == -32:
         return float32_of_bits(np.int32(pixel))

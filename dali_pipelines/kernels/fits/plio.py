@@ -1,8 +1,8 @@
-"""Decode PLIO_1 tiles: masks as run lengths, in words of 16 bits.
+"""Decode PLIO_1 tiles: masks as run lengths in 16-bit words.
 
 Notes
 -----
-FITS Standard 4.0, section 10.4.3. The high bits of a word are its instruction, the low 12 a number.
+FITS Standard 4.0, section 10.4.3. The high bits of a word are an instruction, the low 12 a number.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dali_pipelines.kernels.bits import load_big_endian
 from dali_pipelines.kernels.jit import njit
 
 _ZEROS, _SET, _ADD, _SUBTRACT, _HIGHS, _ZEROS_AND_HIGH, _ADD_AND_HIGH, _SUBTRACT_AND_HIGH = range(8)
-"""Instructions: write zeros, or the high value, or zeros and then it; change that value; change and
-write it."""
+"""Instructions: write zeros; set, add to, or subtract from the high value; write high values; write
+zeros, then one high value; add to, or subtract from, the high value and write it."""
 
 _LANES = 16
-"""Pixels that are written at once."""
+"""Pixels written at once."""
 
 
 @njit
@@ -27,18 +27,18 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     pixels : ndarray, shape (pixels,), int32
-        Written; 0 behind the last word.
+        Output; 0 after the last word.
     at, end : int64
         Addresses of the next word, and of the end of the words.
     high : int32
         High value, 1 at the start of a tile.
     left : ndarray, shape (2,), int32
-        Pixels of the last instruction that are left: zeros, and then high ones. Read and written.
+        Pixels still to be written for the last instruction: zeros, then high values. Updated.
 
     Returns
     -------
     at, high
-        The same after these pixels; `at` is -1 if the tile is damaged.
+        Updated values; `at` is -1 if the tile is damaged.
     """
     done, size = np.int32(0), np.int32(pixels.size)
     while done < size:
@@ -60,9 +60,9 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _fill(pixels, start, stop, value):  # type: ignore[no-untyped-def]
-    """Write a value from one pixel up to another, and to some of the next ones.
+    """Write a value from `start` to `stop`, and to some pixels after that.
 
-    Runs are short: a simple loop is done before its vectors begin.
+    Runs are so short that a simple loop would end before its vectors begin.
     """
     at = start
     while at < stop and at + _LANES <= pixels.size:
@@ -76,7 +76,7 @@ def _fill(pixels, start, stop, value):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _instruction(at, end, high, left):  # type: ignore[no-untyped-def]
-    """Return what `read_runs` does, after an instruction whose pixels are not written yet."""
+    """Return updated arguments of `read_runs`, after reading one instruction."""
     word = load_big_endian(at)
     code = np.int32(word >> np.uint64(60))
     number = np.int32((word >> np.uint64(48)) & np.uint64(4095))

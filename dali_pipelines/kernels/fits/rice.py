@@ -1,6 +1,6 @@
 """Decode many RICE_1 tiles at a time on a CPU core: in vectors, or four in lockstep.
 
-The format is described in `dali_pipelines.kernels.fits.rice_stream`.
+`dali_pipelines.kernels.fits.rice_stream` describes the format.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.vectors import HAS_VECTORS
 
 CHUNK = 4096
-"""Pixels of a tile that a core decodes at a time: such runs of all tiles fit into its cache."""
+"""Pixels of a tile that a core decodes at a time: the chunks of all tiles fit into its cache."""
 
 PITCH = CHUNK + 16
-"""Pixels from one run to the next. A constant, to need no register; and not a power of two, so that
-runs do not evict each other from the cache."""
+"""Pixels from one tile's chunk to the next. It is a constant, to need no register, and not a power
+of two, so that chunks do not evict each other from the cache."""
 
 _1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
 
@@ -42,35 +42,35 @@ _read_short = block_reader(short=True, pitch=4 * PITCH)
 _read_long = block_reader(short=False, pitch=4 * PITCH)
 _pass_short = block_reader(short=True)
 _HIGHEST_SHORT = 10
-"""Highest code with which the differences of a block are nearly always short."""
+"""Highest code for which the differences of a block are nearly always short."""
 _FEW_LONG = LANES // 4
-"""Tiles with higher codes that are better read one by one than all of them as long."""
+"""Number of tiles with higher codes up to which reading them singly beats long reads for all."""
 _FEWEST = LANES // 8
-"""Least number of tiles for which vectors are faster than one tile after the other."""
+"""Fewest tiles for which vectors are faster than one tile after the other."""
 
 
 @njit
 def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the next pixels of up to `LANES` tiles.
 
-    With one tile each step waits for the one before: load, count zeros, advance. Several at a time
-    keep the processor busy: in vectors, if the CPU has them, else four in lockstep.
+    With one tile, each step waits for the previous one: load, count zeros, advance. Several at a
+    time keep the processor busy: in vectors if the CPU has them, otherwise four in lockstep.
 
     Parameters
     ----------
     pixels : ndarray, shape (LANES * PITCH,), int32
-        Written: those of tile ``lane`` from ``lane * PITCH`` on; of the `CHUNK` pixels there, those
-        behind ``counts[lane]`` mean nothing. Only the low bits of 8- and 16-bit pixels are valid.
+        Output: the pixels of tile ``lane`` start at ``lane * PITCH``. Of its `CHUNK` pixels only
+        the first ``counts[lane]`` are valid; of 8- and 16-bit pixels, only the low bits.
     state : ndarray, shape (3, LANES), int64
-        Position in each stream, an address times 8 plus bits; its last pixel; and the code of its
-        block. Read and written. For a new tile, the position after its `first_pixel`, and that.
+        Position in each stream (an address times 8, plus bits), its last pixel, and the code of its
+        block. Updated. Initially the position after `first_pixel`, and that pixel.
     end : ndarray, shape (LANES,), int64
-        End of each stream; `readers.fits.payload.PADDING` bytes after it can be read.
+        End of each stream; `readers.fits.payload.PADDING` bytes after it are readable.
     counts : ndarray, shape (LANES,), int64
-        Pixels to decode of each tile, at most `CHUNK`. The pixels before are a multiple of
-        blocksize.
+        Pixels to decode of each tile, at most `CHUNK`. The number of pixels decoded earlier is a
+        multiple of blocksize.
     unwanted : int
-        Number of first pixels of each tile that need not be written.
+        Number of pixels at the start of each tile that need not be written.
     bytepix : int
         Bytes per pixel: 1, 2 or 4.
     blocksize : int
@@ -79,14 +79,14 @@ def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # t
     Returns
     -------
     bool
-        False if a stream ends before its pixels; then the pixels are invalid.
+        False if a stream ends too early; the pixels are then invalid.
     """
     return _decode(pixels, state, end, counts, unwanted, bytepix, blocksize)
 
 
 @njit
 def _by_vectors(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode whole blocks of all tiles at a time."""
+    """Decode whole blocks of all tiles in parallel."""
     at, last, code = state[0], state[1], state[2]
     addresses = np.int64(state.ctypes.data), np.int64(end.ctypes.data), np.int64(counts.ctypes.data)
     length_bits, raw_code = LENGTH_BITS[bytepix >> 1], RAW_CODES[bytepix >> 1]
@@ -125,7 +125,7 @@ def _by_vectors(pixels, state, end, counts, unwanted, bytepix, blocksize):  # ty
 
 @njit
 def _num_long(codes):  # type: ignore[no-untyped-def]
-    """Count the blocks whose differences are not short."""
+    """Count the blocks whose differences are long."""
     count = 0
     for code in codes:
         count += code > _HIGHEST_SHORT
@@ -134,7 +134,7 @@ def _num_long(codes):  # type: ignore[no-untyped-def]
 
 @njit
 def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
-    """Return the pixels up to which tiles have whole blocks; 0 if few tiles have any."""
+    """Return the pixels up to which tiles have whole blocks; 0 if too few tiles have any."""
     most = busy = 0
     for count in counts:
         busy += count >= blocksize
@@ -144,7 +144,7 @@ def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
 
 @njit
 def _by_fours(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks that four tiles have in lockstep, and the rest one by one."""
+    """Decode the blocks that four tiles have in common in lockstep, and the rest one by one."""
     at, last = state[0], state[1]
     for first in range(0, LANES, 4):
         four = slice(first, first + 4)
@@ -163,7 +163,7 @@ _decode = _by_vectors if HAS_VECTORS else _by_fours
 
 @njit
 def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks of one tile from a pixel on."""
+    """Decode the blocks of one tile from pixel `begin` on."""
     at, last = state[0, lane], state[1, lane]
     for first in range(begin, counts[lane], blocksize):
         stop = min(first + blocksize, counts[lane])
@@ -181,8 +181,8 @@ def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type
 def _in_lockstep(pixels, at, end, last, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the blocks up to pixel `stop`, which all four tiles have.
 
-    The inner loop has few live variables, to fit into the registers. It does not check for the end
-    of a tile, which may therefore be overrun by up to the size of a block.
+    The inner loop has few live variables, so that they fit into registers. It does not check for
+    the end of a tile and may overrun it by up to one block.
     """
     raw_code = RAW_CODES[bytepix >> 1]
     t0, t1, t2, t3 = at[0], at[1], at[2], at[3]

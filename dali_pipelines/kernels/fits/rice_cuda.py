@@ -1,7 +1,7 @@
 """Read the blocks of a RICE_1 tile on a GPU, with the next bits of the stream in a register.
 
-Loads take long there, and from any address two of them: here an aligned word is loaded for each 32
-bits. Pixels and damage are those of `rice_stream`, which describes the format.
+Loads are slow there, and an unaligned one takes two; so one aligned word is loaded for every 32
+bits. Pixels and damage equal those of `rice_stream`, which describes the format.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dali_pipelines.kernels.fits.rice_stream import NEAR, RAW_CODES, next_differ
 from dali_pipelines.kernels.jit import njit
 
 _ONE, _WORD = np.int32(1), np.int32(32)
-_NEXT = np.uint64(1)  # unsigned indices are never counted from the end
+_NEXT = np.uint64(1)  # unsigned: no check for negative indices
 
 
 @njit
 def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
-    """Read the pixels of a block, as `rice_stream.read_block` does, but for `last`: an int32."""
+    """Read the pixels of a block like `rice_stream.read_block`, but with `last` as int32."""
     count = np.uint64(pixels.size)
     i = np.uint64(0)
     if code < 0:
@@ -29,7 +29,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
     if code == RAW_CODES[bytepix >> 1]:
         return _read_raw(pixels, at, end, last, np.int32(8 * bytepix))
     low = np.int32(code)
-    # What `rice_stream` calls near, and what fits into a word.
+    # Zeros of a difference that is near in the sense of `rice_stream` and fits into a word.
     most = min(np.int32(low + np.int32(NEAR)), _WORD)
     bits, filled, ahead = _begun(at)
     while i < count:
@@ -54,7 +54,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
 
 @njit
 def _read_raw(pixels, at, end, last, each):  # type: ignore[no-untyped-def]
-    """Read differences that are stored plain."""
+    """Read differences that are stored unencoded."""
     if at + pixels.size * each > end:
         return np.int64(-1), last
     bits, filled, ahead = _begun(at)
@@ -75,15 +75,15 @@ def _unfolded(folded):  # type: ignore[no-untyped-def]
 
 @njit
 def _begun(at):  # type: ignore[no-untyped-def]
-    """Load the bits from a position on: more than 32 at the top of a uint64.
+    """Load the bits from a position on: more than 32, at the top of a uint64.
 
     Returns
     -------
     bits : uint64
     filled : int32
-        How many of them are valid.
+        Number of valid bits.
     ahead : int64
-        Address of the word after them.
+        Address of the next word.
     """
     ahead = at >> 5 << 2
     skip = np.int32(at & 31)
@@ -94,7 +94,7 @@ def _begun(at):  # type: ignore[no-untyped-def]
 
 @njit
 def _passed(bits, filled, ahead, used):  # type: ignore[no-untyped-def]
-    """Drop bits, and load a word if 32 or fewer are left."""
+    """Drop bits, and load another word if 32 or fewer remain."""
     bits <<= np.uint64(used)
     filled = np.int32(filled - used)
     if filled <= np.int32(32):

@@ -1,13 +1,13 @@
 """Read one RICE_1 tile step by step, on any device.
 
-Nothing in the stream is trusted: no bit is used from beyond the end of its tile, and damage is
-reported, never guessed around.
+Nothing in the stream is trusted: no bit after the end of the tile is used, and damage is always
+reported.
 
 Notes
 -----
 FITS Standard 4.0, section 10.4.1; White & Becker, "On-board compression" (1998). A tile is its
-first pixel, raw, then blocks of differences to the pixel before, folded to be positive. A block is
-a code length plus one, then each difference: its high bits in unary, its low bits plain.
+first pixel, raw, then blocks of differences between consecutive pixels, folded to be positive. A
+block is a code (length plus one), then the differences: high bits in unary, low bits plain.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LENGTH_BITS = (3, 4, 5)
 """Bits of a block's code, for 1, 2 and 4 bytes per pixel (index bytepix >> 1)."""
 
 RAW_CODES = (6, 14, 25)
-"""Code of a block whose differences are stored plain; higher codes are invalid."""
+"""Codes of blocks whose differences are stored plain; higher codes are invalid."""
 
 NEAR = np.uint64(30)
-"""A difference with fewer leading zeros fits into the 57 bits of a word: 30 + 1 + 24 at most."""
+"""Leading zeros below which a difference fits into the 57 bits of a word: 30 + 1 + 24 at most."""
 
 
 @njit
@@ -35,7 +35,7 @@ def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
 
 @njit
 def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
-    """Return whether the position after the last needed pixel is possible."""
+    """Return whether a position is possible after the last needed pixel."""
     return at <= end and not (whole and end - at >= 8)
 
 
@@ -53,7 +53,7 @@ def read_code(at, end, bytepix):  # type: ignore[no-untyped-def]
     Returns
     -------
     at, code : int
-        The position after it, -1 if there is no code or it is invalid; and the code.
+        Position after the code, or -1 if it is missing or invalid; and the code.
     """
     length_bits = LENGTH_BITS[bytepix >> 1]
     if at + length_bits > end:
@@ -66,23 +66,23 @@ def read_code(at, end, bytepix):  # type: ignore[no-untyped-def]
 
 @njit
 def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
-    """Read the pixels of a block, after its code.
+    """Read the pixels of a block after its code.
 
     Parameters
     ----------
     pixels : ndarray, shape (pixels,), int32
-        Written.
+        Output.
     at, end, bytepix : int
-        As for `read_code`.
+        See `read_code`.
     last : int
-        The pixel before.
+        Previous pixel.
     code : int
         Code of the block.
 
     Returns
     -------
     at, last : int
-        The position after it, -1 if the stream ends before; and its last pixel.
+        Position after the block, or -1 if the stream ends too early; and the block's last pixel.
     """
     if code < 0:
         for i in range(pixels.size):
@@ -108,7 +108,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
 
 @njit
 def next_difference(at, end, code):  # type: ignore[no-untyped-def]
-    """Read one difference; return the position after it, -1 if the stream ends before."""
+    """Return the position after one difference (-1 if the stream ends too early) and its value."""
     word = bits_at(at)
     zeros = leading_zeros(word)
     if zeros < NEAR:
@@ -128,9 +128,9 @@ def next_difference(at, end, code):  # type: ignore[no-untyped-def]
 
 @njit
 def near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
-    """Read a difference that a word holds completely: it has fewer than `NEAR` leading zeros."""
-    # From the left: the zeros, a one, and the low bits. Shifted to the right end, (zeros - 1) times
-    # two to the power of the code is missing.
+    """Read a difference with fewer than `NEAR` leading zeros, which one word holds completely."""
+    # From the left: the zeros, a one, and the low bits. After the shift to the right end,
+    # (zeros - 1) << code is still missing.
     used = zeros + np.uint64(code)
     folded = np.int64(word >> (np.uint64(63) - used)) + ((np.int64(zeros) - 1) << code)
     return at + np.int64(used) + 1, (folded >> 1) ^ -(folded & 1)

@@ -1,13 +1,13 @@
 """Read a block of many RICE_1 tiles at a time, in vectors with a slot for each tile.
 
-`rice_stream`, written for vectors, as LLVM makes none of it. Of two one computes while the other
-waits.
+This is `rice_stream` written as vectors, because LLVM does not vectorise it. Two vectors are in
+flight: one computes while the other waits.
 
 Notes
 -----
-AVX2 cannot count zeros. Of bits that are converted from integer to float32, the exponent tells how
-many zeros they begin with, and the mantissa is what follows these and a one: less work than to
-count and to shift, with AVX-512 too.
+AVX2 cannot count leading zeros. Instead bits are converted from integer to float32: the exponent
+then gives the number of leading zeros, and the mantissa the bits after them and a one. This is less
+work than counting and shifting, with AVX-512 too.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from dali_pipelines.kernels.vectors import (
 
 _VECTORS = 2
 LANES = _VECTORS * SLOTS
-"""Tiles that are decoded at a time."""
+"""Tiles decoded at a time."""
 _STEPS = 8
 """Pixels of each tile per iteration."""
 
 ENDED = -2
-"""Returned instead of the highest code if a tile ends before it."""
+"""Result of `read_codes`, in place of the highest code, if a tile ends before it."""
 READ = -1
-"""Code of a block without differences, or that was read."""
+"""Code of a block that has no differences or has been read."""
 RAW = -2
 """Code of a block whose differences are stored plain, for any number of bytes per pixel."""
 
 _WINDOW, _WORD = 32, 57
 """Bits of a window; and valid bits of a word, for any first bit."""
 _MANTISSA, _EXPONENT = 23, 127 + 23
-"""Bits of a float32's mantissa; and the exponent of integers that have one bit more."""
+"""Mantissa bits of a float32; and the exponent of integers with one bit more."""
 
 
 def _row(builder: Any, address: Any, row: int) -> list[Any]:
-    """Point at a row of words, one for each tile: two pointers for each vector of slots."""
+    """Return pointers to a row of words, one word per tile: two pointers per vector of slots."""
     starts = [8 * (row * LANES + first) for first in range(0, LANES, SLOTS // 2)]
     places = [builder.add(address, ir.Constant(WORD, start)) for start in starts]
     return [builder.inttoptr(place, WORDS_OF_VECTOR.as_pointer()) for place in places]
@@ -60,7 +60,7 @@ def _load(builder: Any, pointers: list[Any]) -> list[Any]:
 
 
 def _readable(builder: Any, state: Any) -> Any:
-    """Return positions of bytes that can be read, for tiles that take no part."""
+    """Return readable byte positions, for tiles that take no part."""
     return vectors.filled(builder, builder.shl(state, ir.Constant(WORD, 3)))
 
 
@@ -68,26 +68,26 @@ def _readable(builder: Any, state: Any) -> Any:
 def read_codes(
     typing_context: Any, state: Any, end: Any, counts: Any, after: Any, bits: Any, raw: Any
 ) -> Any:
-    """Read the codes of the next blocks, one of each tile.
+    """Read the codes of the next blocks, one per tile.
 
     Parameters
     ----------
     state : int
         Address of positions, last pixels and codes, as for `block_reader`. Positions and codes are
-        written; the code is `READ` for tiles that have no such block.
+        updated; tiles without such a block get the code `READ`.
     end, counts : int
-        Addresses of the position where each tile ends, and of its number of pixels, int64.
+        Addresses of each tile's end position and number of pixels, int64.
     after : int
-        Number of the first pixel after the block.
+        Index of the first pixel after the block.
     bits : int
-        Bits of a code.
+        Bits per code.
     raw : int
-        Code for differences that are stored plain; `RAW` is written for it.
+        Code for plain differences; it is replaced by `RAW`.
 
     Returns
     -------
     int
-        The highest other code; or `ENDED`, and then the state is unchanged.
+        Highest other code; or `ENDED`, which leaves the state unchanged.
     """
     del typing_context
 
@@ -122,10 +122,10 @@ def read_codes(
 
 
 class _Tiles:
-    """Tiles of a vector while one of their blocks is read; those with a code below 0 stand still.
+    """Tiles of a vector while one of their blocks is read; tiles with a code below 0 do not move.
 
-    A word is loaded from each. Its high half is a window to the next difference or, if these are
-    short, to two of at most 24 bits; then the word is shifted, to do so once more.
+    One word per tile is loaded. Its high half is a window on the next difference or, if differences
+    are short, on two of at most 24 bits. Then the word is shifted, and the next window is read.
     """
 
     def __init__(self, builder: Any, state: list[list[Any]], elsewhere: Any, short: bool) -> None:
@@ -140,7 +140,7 @@ class _Tiles:
         def of_active(count: Any, otherwise: int) -> Any:
             return b.select(b.icmp_signed(">=", code, slots(0)), count, slots(otherwise))
 
-        # Shifted by 32, all bits are 0: so no bit is taken from other tiles, nor a difference.
+        # After a shift by 32 all bits are 0, so other tiles neither move nor yield differences.
         self._to_zeros = of_active(slots(_MANTISSA), 32)
         self._exponent = of_active(slots(_EXPONENT), 0)
         self._shortest = of_active(b.add(code, slots(1)), 0)
@@ -149,7 +149,7 @@ class _Tiles:
         self._to_sign = of_active(b.add(code, slots(31 - _MANTISSA)), 32)
 
     def enter_loop(self) -> None:
-        """Add the variables of the loop to its head."""
+        """Add the variables of the loop at its head."""
         kinds = (WORDS_OF_VECTOR, WORDS_OF_VECTOR, *[SLOTS_OF_VECTOR] * 3)
         self._phis = [self._b.phi(kind) for kind in kinds]
         self._first = (*self._at, self._last, slots(0), slots(0))
@@ -170,12 +170,12 @@ class _Tiles:
         self._taken = slots(0)
 
     def shift(self) -> None:
-        """Let the window begin after the differences that were read from it."""
+        """Move the window past the differences that were read from it."""
         by = vectors.widened(self._b, self._taken, slots(0))
         self._words = [vectors.left(self._b, *one) for one in zip(self._words, by, strict=True)]
 
     def advance(self) -> None:
-        """Go to the position after the differences that were read, 64 bits on at most."""
+        """Move the position past the differences that were read, by 64 bits at most."""
         b = self._b
         self._of_word = vectors.larger(b, self._of_word, self._taken)
         by = vectors.widened(b, vectors.smaller(b, self._taken, slots(64)), slots(0))
@@ -195,12 +195,12 @@ class _Tiles:
         self._taken = b.add(self._taken, in_window)
 
     def _difference(self, window: Any) -> tuple[Any, Any]:
-        """Return the bits that a difference takes: many more than there are if it has 24 zeros."""
+        """Return a difference's bits, more than any window has if 24 are zeros, and its value."""
         b = self._b
         number = vectors.floats(b, b.lshr(window, slots(32 - _MANTISSA - 1)))
         zeros = b.sub(self._exponent, vectors.right(b, number, self._to_zeros))
         if self._short:
-            # An exponent of zeros: it falls with them, and 31 - zeros is the inverse of their bits.
+            # Zeros lower the exponent by one each, and 31 - zeros inverts the bits of `zeros`.
             folded = b.sub(number, slots((_EXPONENT - 31) << _MANTISSA))
             folded = b.xor(folded, slots(31 << _MANTISSA))
             sign = b.ashr(vectors.left(b, folded, self._to_sign), slots(31))
@@ -214,15 +214,15 @@ class _Tiles:
         return b.add(zeros, self._shortest), b.xor(half, sign)
 
     def _too_long(self) -> Any:
-        """Return where a window or word had too few bits."""
+        """Return where a window or a word had too few bits."""
         b, most = self._b, slots(_WINDOW)
-        if self._short:  # one of two takes 24 bits at most, since the other takes code + 1 at least
+        if self._short:  # one takes 24 bits at most: the other takes code + 1 or more
             most = vectors.smaller(b, b.add(self._code, slots(25)), most)
         of_window = b.icmp_unsigned(">", self._of_window, most)
         return b.or_(of_window, b.icmp_unsigned(">", self._of_word, slots(_WORD)))
 
     def finish(self, places: list[Any]) -> Any:
-        """Store the state of the tiles that were read, and return where one was not, by words."""
+        """Store the state of the tiles that were read; return, as words, which were not."""
         b = self._b
         bad = b.sext(self._too_long(), SLOTS_OF_VECTOR)
         last = vectors.widened(b, self._last, slots(0))
@@ -237,23 +237,24 @@ class _Tiles:
 
 
 def block_reader(*, short: bool, pitch: int | None = None) -> Any:
-    """Return a function that reads a block of each tile.
+    """Return a function that reads one block of each tile.
 
     Parameters
     ----------
     short : bool
-        Whether four differences are read from a loaded word, or two.
+        True to read four differences from a loaded word, False for two.
     pitch : int, optional
-        Bytes from the pixels of one tile to those of the next. By default no pixel is written: the
-        blocks after this one only need its last pixels.
+        Bytes from the pixels of one tile to those of the next. By default no pixels are written:
+        the blocks after this one only need its last pixels.
 
     Returns
     -------
     (pixels, state, size) -> bool
-        `pixels` is the address of the first int32 to write, for the first tile. `state` is that of
-        `LANES` positions in bits, last pixels, and codes, int64. `size` is the number of pixels in
-        the block, a multiple of 8. Returns whether all tiles were read: their code becomes `READ`.
-        Others, that are `RAW` or have too long differences, keep their state, without valid pixels.
+        `pixels` is the address of the first int32 of the first tile's output. `state` is the
+        address of `LANES` positions in bits, last pixels and codes, int64. `size` is the number of
+        pixels in the block, a multiple of 8. The result is whether all tiles were read; their code
+        becomes `READ`. Tiles that are `RAW` or have too long differences keep their state, and
+        their pixels are invalid.
     """
 
     def codegen(_context: Any, b: Any, _signature: Any, args: Any) -> Any:

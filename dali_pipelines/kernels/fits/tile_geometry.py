@@ -1,4 +1,4 @@
-"""Positions of the tiles of a plan in the image, and the parts that a window needs."""
+"""Positions of a plan's tiles in the image, and the parts that a window needs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from readers.fits.payload import HEAD, HEIGHT, LEFT, PER_TILE, TILE_HEIGHT, TILE
 
 @njit(inline="always")
 def number(plan, place):  # type: ignore[no-untyped-def]
-    """Return a number from the start of the plan at this address."""
+    """Return a number at the start of the plan, whose address is `plan`."""
     return load_int64(plan + 8 * place)
 
 
 @njit(inline="always")
 def tile_number(plan, tile, place):  # type: ignore[no-untyped-def]
-    """Return a number of a tile of the plan."""
+    """Return one of the numbers of a tile in the plan."""
     return load_int64(plan + 8 * (HEAD + PER_TILE * tile + place))
 
 
@@ -37,19 +37,19 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
     plan : int
         Address of the plan.
     tile : int
-        Number of the tile among those of the plan.
+        Index of the tile in the plan.
     rows, columns : int
-        Size of the window, in pixels.
+        Size of the window in pixels.
 
     Returns
     -------
     y, x : int
-        Position of the tile's first pixel in the window; negative if it is outside.
+        Position of the tile's first pixel in the window; negative if it is before the window.
     height, width : int
-        Size of the tile: those at the far edges of the image are smaller.
+        Size of the tile; tiles at the far edges of the image are smaller.
     bottom, right : int
-        End of the rows and columns of the tile that the window needs, exclusive; they begin at
-        those of the window, or of the tile.
+        End, exclusive, of the tile's rows and columns that the window needs. They begin where both
+        the window and the tile have begun.
     """
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     top, left = number(plan, TOP), number(plan, LEFT)
@@ -64,7 +64,7 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit
 def image_tile(plan, tile, columns):  # type: ignore[no-untyped-def]
-    """Return the number of a tile among all tiles of the image: its row in the table."""
+    """Return the index of a tile among all tiles of the image, which is its row in the table."""
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     first = number(plan, LEFT) // tile_width
     across = (number(plan, LEFT) + columns - 1) // tile_width + 1 - first

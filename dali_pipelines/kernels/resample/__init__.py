@@ -1,1 +1,1 @@
-"""Resample images: resize, and affine maps with B-splines; on CPUs and GPUs."""
+"""Resampling of images on CPUs and GPUs: resize, and affine maps with B-splines."""

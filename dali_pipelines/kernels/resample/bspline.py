@@ -3,9 +3,9 @@
 Notes
 -----
 Unser, "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine
-16(6), 1999. SciPy's ``spline_filter`` runs the same filter as two recursions; here it is
-truncated where its weights are below 1e-8, so that any part of an image can be filtered alone,
-and neighbouring pixels in parallel.
+16(6), 1999. SciPy's ``spline_filter`` runs the filter as two recursions. Here it is truncated where
+its weights are below 1e-8, so that any part of an image can be filtered separately, and
+neighbouring pixels in parallel.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from dali_pipelines.kernels.jit import njit
 
 REACH = 14
-"""Pixels on each side that have a weight in a coefficient."""
+"""Pixels on each side with a weight in a coefficient."""
 
 _POLE = math.sqrt(3) - 2
 PREFILTER = tuple(np.float32(math.sqrt(3) * _POLE**k) for k in range(REACH + 1))
-"""Weight of a pixel in a coefficient, by their distance."""
+"""Weight of a pixel in a coefficient, indexed by their distance."""
 
 
 @njit(fastmath={"contract"})
@@ -40,9 +40,9 @@ def spline_weights(t):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"contract"})
 def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
-    """Filter a scratch array along rows, in place: `columns + 2 * REACH` become `columns`.
+    """Filter a scratch array along rows, in place: `columns + 2 * REACH` values become `columns`.
 
-    ``lines`` is float32, with at least as many rows and columns.
+    ``lines`` is float32 and has at least that many rows and columns.
     """
     for y in range(rows):
         line = lines[y]
@@ -55,8 +55,8 @@ def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"contract"})
 def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-untyped-def]
-    """Filter the lines along columns into `coefficients`: `rows + 2 * REACH` become `rows`."""
-    # Unsigned indices are never counted from the end, which would prevent vectors.
+    """Filter lines along columns into `coefficients`: `rows + 2 * REACH` rows become `rows`."""
+    # Unsigned, because the check for negative indices would prevent vectors.
     flat = lines.reshape(lines.size)
     pitch, count = np.uint64(lines.shape[1]), np.uint64(columns)
     for y in range(rows):
@@ -65,7 +65,7 @@ def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-un
         for x in range(count):
             target[x] = PREFILTER[0] * flat[middle + x]
         for k in range(1, REACH + 1, 2):
-            # Two distances at once halve the memory traffic of `target`.
+            # Two distances per pass halve the memory traffic of `target`.
             first, second = PREFILTER[k], PREFILTER[k + 1]
             above, below = middle - np.uint64(k) * pitch, middle + np.uint64(k) * pitch
             higher, lower = above - pitch, below + pitch

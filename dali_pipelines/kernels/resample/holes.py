@@ -1,9 +1,9 @@
 """Substitute values for missing pixels (holes) while an image is resampled.
 
-Holes are NaN, and pixels up to a floor where a recipe treats dark pixels as missing. A spline or a
-bilinear mean would spread one NaN to all of its neighbours. It is replaced by the mean of the
-nearest pixels above, below, left and right, weighted by the inverse of their distance: next to a
-hole the result depends only on pixels, without a step. Afterwards output pixels become NaN if holes
+Holes are NaN, and pixels up to a floor if a recipe treats dark pixels as missing. A spline or a
+bilinear mean would spread one NaN to all its neighbours, so a hole is replaced by the mean of the
+nearest pixels above, below, left and right, weighted by inverse distance. Next to a hole the result
+then depends only on valid pixels and has no step. Afterwards an output pixel becomes NaN if holes
 have half or more of the weight of a bilinear sample there.
 """
 
@@ -35,7 +35,7 @@ def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-de
     height, width, y, x : int64
         Shape of the image; row and column in it.
     floor : float32
-        Values up to it are holes; -inf if only NaN is one.
+        Values up to the floor are holes; -inf if only NaN is a hole.
     """
     total = weights = np.float32(0)
     for dy, dx in ((-1, 0), (1, 0), (0, -1), (0, 1)):
@@ -53,7 +53,7 @@ def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-de
 
 @njit
 def pixel_weight(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
-    """Return the weight of pixels that are not holes in the bilinear sample at (y, x), float64."""
+    """Return the weight, float64, of valid pixels in the bilinear sample at (y, x)."""
     iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))  # a GPU's floor is a float
     ty, tx = y - iy, x - ix
     share = 0.0

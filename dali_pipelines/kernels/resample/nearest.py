@@ -1,4 +1,4 @@
-"""Take the nearest pixels of an image, on the CPU: the same as `readers.targets.nearest`."""
+"""Take the nearest pixels of an image on the CPU, exactly like `readers.targets.nearest`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ def nearest(out, image, numbers, outside):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     out : ndarray, shape (channels, rows, columns)
-        Written in full.
+        Output, written in full.
     image : ndarray, shape (height, width, channels)
-        What was read of an image, at least 1x1.
+        Part of an image that was read, at least 1x1.
     numbers : ndarray, shape (10,), float64
-        The matrix from pixels (x, y) of `out` to those of the image, row by row; first row and
-        column of what was read of it; its height and width.
+        Matrix from pixels (x, y) of `out` to those of the whole image, row by row; first row and
+        column of the part that was read; height and width of the whole image.
     outside : number
         Value of pixels outside the image.
     """
     channels, rows, columns = out.shape
     xx, xy, x0, yx, yy, y0, top, left, height, width = numbers
     for row in range(rows):
-        # In this order, as NumPy does.
+        # In NumPy's order, so that both round alike.
         x_start, y_start = xy * row + x0, yy * row + y0
         for column in range(columns):
             x = math.floor(x_start + xx * column + TO_NEAREST)
             y = math.floor(y_start + yx * column + TO_NEAREST)
             if 0 <= x < width and 0 <= y < height:
-                # In the part that was read, whatever it is.
+                # Keep indices in the part that was read.
                 i = min(max(y - int(top), 0), image.shape[0] - 1)
                 j = min(max(x - int(left), 0), image.shape[1] - 1)
                 for channel in range(channels):

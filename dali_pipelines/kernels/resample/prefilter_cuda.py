@@ -1,7 +1,7 @@
 """Turn an image into spline coefficients on a GPU, see `bspline`: along rows, then along columns.
 
-A block loads a tile with all that the filter reaches into shared memory, so that each pixel is read
-about once; holes are filled and borders mirrored on the way, and the range of the pixels is found.
+A block loads a tile and its surroundings within the filter's reach into shared memory, so that each
+pixel is read about once. On the way it fills holes, mirrors borders and finds the range of pixels.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from dali_pipelines.kernels.resample.warp_cuda_table import (
 )
 
 BLOCK = (32, 8)
-"""Threads of a block, columns and rows: a warp's are neighbours in a row, and so in memory."""
+"""Threads of a block, columns and rows: a warp covers neighbours in a row, adjacent in memory."""
 THREADS = BLOCK[0] * BLOCK[1]
 ROW_TILE = (8, 128)
 COLUMN_TILE = (64, 32)
-"""Rows and columns of the coefficients that a block writes."""
+"""Rows and columns of coefficients that a block writes."""
 
 _PITCH = ROW_TILE[1] + 2 * REACH
 _WIDTH = COLUMN_TILE[1]
 _ROW_PIXELS, _COLUMN_PIXELS = ROW_TILE[0] * _PITCH, (COLUMN_TILE[0] + 2 * REACH) * _WIDTH
 _RUN = 4
-"""Coefficients of a column that a thread computes at a time, from pixels that they share."""
+"""Coefficients of a column that a thread computes at a time, from pixels they share."""
 
 
 @cuda_jit
 def prefilter_rows(table):  # type: ignore[no-untyped-def]
-    """Fill the holes of a batch's images and filter along rows, into their lines.
+    """Fill holes in a batch's images and filter along rows, into their lines.
 
-    Each block writes the range of the pixels that it loads, for `set_limits`.
+    Each block writes the range of its pixels, for `set_limits`.
 
     Launch ``[blocks(ROW_TILE, ...), BLOCK]`` with the address of a `warp_cuda_table.launch_table`.
     """
@@ -88,7 +88,7 @@ def prefilter_rows(table):  # type: ignore[no-untyped-def]
 def prefilter_columns(table):  # type: ignore[no-untyped-def]
     """Filter the lines of a batch along columns, into the coefficients.
 
-    Launch ``[blocks(COLUMN_TILE, ...), BLOCK]``, as `prefilter_rows`.
+    Launch ``[blocks(COLUMN_TILE, ...), BLOCK]``, like `prefilter_rows`.
     """
     tile = cuda.shared.array(_COLUMN_PIXELS, np.float32)
     x, y, number = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
@@ -108,7 +108,7 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
         row = np.int64(_RUN * y)
         while row < rows:
             at, start = out + 4 * ((top + row) * width + column), row * _WIDTH + x
-            # All before the first store, which might change what the others load.
+            # All loads come before the first store, which might alias them.
             first, second = _along_column(tile, start), _along_column(tile, start + _WIDTH)
             third = _along_column(tile, start + 2 * _WIDTH)
             fourth = _along_column(tile, start + 3 * _WIDTH)
@@ -124,10 +124,10 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
 
 @cuda_jit
 def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
-    """Set the limits of each image's spline: the range of whole frames, as aiapy does; else none.
+    """Set the limits of each image's spline: for whole frames its range, as in aiapy; else none.
 
-    Launch ``[images, THREADS]`` after `prefilter_rows`, of which `num_ranges` is the number of
-    blocks for an image.
+    Launch ``[images, THREADS]`` after `prefilter_rows`, whose number of blocks per image is
+    `num_ranges`.
     """
     number, thread = cuda.blockIdx.x, cuda.threadIdx.x
     ranges, limits = field_of(table, number, RANGES), field_of(table, number, LIMITS)
@@ -148,7 +148,7 @@ def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
 
 @njit
 def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
-    """Store the range of all threads of a block. All call this; it waits until all have done so."""
+    """Store the range of all threads of a block. All must call it; it waits for all of them."""
     lows = cuda.shared.array(THREADS, np.float32)
     highs = cuda.shared.array(THREADS, np.float32)
     lows[thread], highs[thread] = low, high
@@ -165,7 +165,7 @@ def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
 
 
 def _filter(step: int) -> Any:
-    """Make the filter of pixels that lie `step` apart, with its weights in the instructions."""
+    """Make a filter of pixels that are `step` apart, with its weights in the instructions."""
 
     @intrinsic
     def filtered(typing_context: Any, pixels: Any, start: Any) -> Any:
@@ -192,19 +192,19 @@ _along_row, _along_column = _filter(1), _filter(_WIDTH)
 
 @njit
 def mirror(i, size):  # type: ignore[no-untyped-def]
-    """Return `mirrored`; nearly always i itself, without the division."""
+    """Return `mirrored`, without its division in the usual case that i is inside."""
     return i if 0 <= i < size else mirrored(i, size)
 
 
 @njit
 def widened(low, high, other_low, other_high):  # type: ignore[no-untyped-def]
-    """Return the range that holds two ranges; NaN changes nothing."""
+    """Return the range that covers two ranges; NaN is ignored."""
     return other_low if other_low < low else low, other_high if other_high > high else high
 
 
 @njit
 def filled(image, height, width, y, x, floor, lowest):  # type: ignore[no-untyped-def]
-    """Return a pixel, at least `lowest`, or the substitute for a hole."""
+    """Return a pixel, raised to `lowest`, or the substitute for a hole."""
     value = load_pixel(image, width, y, x)
     return _filled(value, image, height, width, y, x, floor, lowest)
 

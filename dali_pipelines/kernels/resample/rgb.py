@@ -1,6 +1,6 @@
-"""A weighted sum of RGB pixels in one vector register.
+"""Weighted sum of RGB pixels in one vector register.
 
-numba leaves out LLVM's pass that would put the three sums into one, and has no type for vectors.
+numba does not run LLVM's pass that would combine the three sums, and has no vector types.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _INDICES = ir.VectorType(ir.IntType(32), _LANES)
 
 @intrinsic
 def sum_rgb(typing_context: Any, pixels: Any, weights: Any, count: Any) -> Any:
-    """Sum pixels, each multiplied with its weight.
+    """Sum pixels multiplied by their weights.
 
     Parameters
     ----------
     pixels : int
-        Address of red, green and blue of the first one, float32. One value after the last pixel is
-        read, too.
+        Address of the first pixel's red, green and blue, float32. One value after the last pixel is
+        also read.
     weights : int
         Address of the first weight, float32.
     count : int

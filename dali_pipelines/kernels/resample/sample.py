@@ -1,7 +1,7 @@
 """Sample an image, or its spline coefficients, along a row of positions, on a CPU core.
 
-If the map hardly rotates, as AIA's, hundreds of neighbouring pixels have the same offset to their
-source pixels: such runs are computed by vectors, without gathers.
+If the map hardly rotates, as for AIA, hundreds of neighbouring pixels have the same offset to their
+source pixels. Such runs are computed with vectors, without gathers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.resample.bspline import spline_weights
 
 _LONG = 16
-"""Least pixels of a run that make its preparation worthwhile."""
+"""Fewest pixels of a run that repay its preparation."""
 
 
 @njit
 def sample_row(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def]
-    """Sample a row of positions from (y, x) on, in steps of (dy, dx)."""
+    """Sample a row of positions that starts at (y, x), in steps of (dy, dx)."""
     if abs(dx - 1) + abs(dy) > 1 / _LONG:
         if order == 3:
             _cubic(target, source, x, y, dx, dy)
@@ -52,7 +52,7 @@ def _run(t, step):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"contract"})
 def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
-    # Unsigned indices make vectors, see `prefilter_columns`.
+    # Unsigned indices allow vectors, see `prefilter_columns`.
     flat = source.reshape(source.size)
     start, pitch = np.uint64(start), np.uint64(source.shape[1])
     first = np.uint64(top) * pitch + np.uint64(left)

@@ -2,9 +2,9 @@
 
 Notes
 -----
-Order 1 is bilinear; order 3 the interpolating cubic B-spline of ``scipy.ndimage`` with its mirrored
-border, which aiapy's ``register`` uses. The output is made in square tiles. The part of the image
-that a tile needs is filtered into a scratch array that stays in the core's cache, so that the
+Order 1 is bilinear. Order 3 is the interpolating cubic B-spline of ``scipy.ndimage`` with its
+mirrored border, as used by aiapy's ``register``. The output is made in square tiles. The part of
+the image that a tile needs is filtered into a scratch array in the core's cache, so that the
 coefficients of a whole frame are never written.
 """
 
@@ -25,15 +25,15 @@ from dali_pipelines.kernels.resample.sample import sample_row
 from dali_pipelines.kernels.stretch import stretch_line
 
 TILE = 256
-"""Approximate edge of a tile, in pixels of the unreduced output."""
+"""Approximate edge of a tile in pixels of the unreduced output."""
 NUM_SPECIAL = 4
 OUTSIDE, HOLE, LOWEST, FLOOR = range(NUM_SPECIAL)
-"""Values for special pixels: OUTSIDE beyond the centres of the outermost pixels; HOLE in holes;
-LOWEST replaces lower pixels (-inf: none); pixels up to FLOOR are holes (-inf: only NaN). The last
-two apply before the image is resampled, the first two before the gain."""
+"""Values for special pixels: OUTSIDE is written beyond the centres of the outermost pixels, HOLE in
+holes, both before the gain. LOWEST replaces lower pixels (-inf: none), and pixels up to FLOOR are
+holes (-inf: only NaN), both before the image is resampled."""
 
 _MARGIN = 3
-"""Extra pixels of the input around a tile: for the spline and for rounding."""
+"""Extra input pixels around a tile, for the spline and for rounding."""
 _ROUNDING = 1e-9
 """Tolerance in pixels at the edge of the frame."""
 
@@ -45,27 +45,27 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
     Parameters
     ----------
     out : ndarray, shape (rows, columns), float32
-        Written in full.
+        Output, written in full.
     image : ndarray, shape (height, width), float32, C-contiguous
         Holes do not affect their neighbours, see `dali_pipelines.kernels.resample.holes`.
     matrix : ndarray, shape (2, 3), float64
-        From (x, y, 1) in the unreduced output to (x, y) in the image, both counted from the centre
-        of the first pixel.
+        Map from (x, y, 1) in the unreduced output to (x, y) in the image, both counted from the
+        centre of the first pixel.
     order : int
-        1 or 3.
+        Order of the spline, 1 or 3.
     reduce : int
-        Each output pixel is the mean of this many unreduced ones along each axis, without holes; a
-        hole if half of them or more are holes.
+        Each output pixel is the mean of this many unreduced pixels along each axis, without holes;
+        it is a hole if half or more of them are holes.
     special : ndarray, shape (4,), float32
         Values for special pixels, see `OUTSIDE`.
     clip : bool
         Clip the spline's overshoot to the range of the image, as aiapy does.
     gain : float
-        Factor of all values.
+        Factor for all values.
     stretch : ndarray, shape (9,), float64
         Parameters of the stretch, see `dali_pipelines.kernels.stretch`.
     flip : ndarray, shape (2,), int32
-        Whether to flip the output left-right and up-down.
+        Whether to flip left-right and up-down.
     """
     low, high = np.float32(-np.inf), np.float32(np.inf)
     if clip and order == 3:
@@ -122,7 +122,7 @@ def _range(image):  # type: ignore[no-untyped-def]
     low, high = np.float32(np.inf), np.float32(-np.inf)
     for y in range(image.shape[0]):
         for value in image[y]:
-            low = value if value < low else low  # never for NaN
+            low = value if value < low else low  # false for NaN
             high = value if value > high else high
     return low, high
 
@@ -132,7 +132,7 @@ def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
     """Return the most rows and columns of the input that a tile can need."""
     rows = (abs(matrix[1, 0]) + abs(matrix[1, 1])) * side
     columns = (abs(matrix[0, 0]) + abs(matrix[0, 1])) * side
-    # A safe number for any matrix.
+    # Limited to the image's size, as any matrix is possible.
     height = math.ceil(rows) if rows < shape[0] else shape[0]
     width = math.ceil(columns) if columns < shape[1] else shape[1]
     return height + 2 * _MARGIN + 2, width + 2 * _MARGIN + 2
@@ -152,11 +152,11 @@ def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
-    """Return the first and the end of the steps along an axis that are inside the frame."""
+    """Return the first step along an axis that is inside the frame, and the end of such steps."""
     if step == 0:
         return (0, count) if -_ROUNDING <= start <= size - 1 + _ROUNDING else (0, 0)
     one, other = -start / step, (size - 1 - start) / step
-    # Floats: a tiny step makes numbers too large for integers.
+    # Floats, as a tiny step makes numbers too large for integers.
     begin = min(max(np.ceil(min(one, other) - _ROUNDING), 0.0), float(count))
     end = min(np.floor(max(one, other) + _ROUNDING) + 1, float(count))
     return int(begin), int(max(end, begin))
@@ -164,7 +164,7 @@ def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
-    """Copy a part of the image, mirrored beyond its border; fill holes; return if there are any."""
+    """Copy a part of the image, mirrored beyond its border; fill holes; return if it has any."""
     height, width = image.shape
     at = np.int64(image.ctypes.data)
     begin = min(max(-x0, 0), columns)
@@ -207,7 +207,7 @@ def is_inside(y, x, height, width):  # type: ignore[no-untyped-def]
 
 @njit
 def mirrored(i, size):  # type: ignore[no-untyped-def]
-    """Return the index that i mirrors at the border, without repeating the border pixel."""
+    """Return the index that mirrors i at the border; the border pixel is not repeated."""
     if size == 1:
         return 0
     i = abs(i) % (2 * (size - 1))
@@ -222,7 +222,7 @@ def _clip(target, low, high):  # type: ignore[no-untyped-def]
 
 @njit
 def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignore[no-untyped-def]
-    """Set pixels to NaN if half of their weight or more comes from holes."""
+    """Set pixels to NaN if half or more of their weight comes from holes."""
     height, width = image.shape
     at = np.int64(image.ctypes.data)
     for row in range(rows):
@@ -236,7 +236,7 @@ def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignor
 
 @njit
 def _reduce(tile, rows, columns, reduce):  # type: ignore[no-untyped-def]
-    """Write the means of squares of pixels into the first pixels of the tile."""
+    """Write the means of squares of pixels to the start of the tile."""
     for row in range(rows):
         for column in range(columns):
             total, count = np.float32(0), 0
@@ -260,7 +260,7 @@ def _fill(tile, rows, columns, hole):  # type: ignore[no-untyped-def]
 
 @njit
 def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type: ignore[no-untyped-def]
-    """Stretch a tile and write it to its position in the output, flipped."""
+    """Stretch a tile and write it, flipped, to its position in the output."""
     for row in range(rows):
         line = tile[row][:columns]
         for column in range(columns):
@@ -268,7 +268,7 @@ def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type:
         stretch_line(line, stretch)
         y = out.shape[0] - 1 - top - row if flip[1] else top + row
         if flip[0]:
-            last = np.uint64(out.shape[1] - 1 - left)  # unsigned indices make vectors
+            last = np.uint64(out.shape[1] - 1 - left)  # unsigned, for vectors
             target = out[y]
             for column in range(np.uint64(columns)):
                 target[last - column] = line[column]

@@ -1,7 +1,7 @@
-"""Resample an image by an affine map on a GPU, see `warp`: a launch for all of a batch.
+"""Resample an image by an affine map on a GPU, see `warp`, with one launch per batch.
 
-It samples the spline coefficients of `prefilter_cuda`, or for order 1 the image. Holes, spline and
-stretch use the functions of the CPU. Arrays are passed as addresses on the device.
+It samples the spline coefficients of `prefilter_cuda`, or the image for order 1. Holes, spline and
+stretch use the CPU's functions. Arrays are passed as addresses on the device.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from dali_pipelines.kernels.resample.warp_cuda_table import (
 from dali_pipelines.kernels.stretch import constants_at, stretched
 
 BLOCK = (32, 4)
-"""Threads of a block, columns and rows: few, as each needs many registers."""
+"""Threads of a block, columns and rows: few, because each needs many registers."""
 BLOCKS = 5
-"""Blocks that an SM has to run at a time. An H100 takes 1.1 times as long with 4; 6 or 8 gain a
-tenth at one order, but store registers in memory."""
+"""Blocks that an SM must run concurrently. An H100 takes 1.1 times as long with 4. 6 or 8 are a
+tenth faster at one order, but spill registers to memory."""
 TILE = (16, 32)
-"""Rows and columns of the output that a block writes: a thread writes four pixels of a column, as
-what all pixels share takes as long to load as a few of them."""
+"""Rows and columns of the output that a block writes. A thread writes four pixels of a column,
+because loading the shared numbers takes as long as computing a few pixels."""
 
 
 class View(NamedTuple):
-    """Numbers that all pixels of an image share; see `warp_cuda_table.Image`."""
+    """Numbers shared by all pixels of an image, see `warp_cuda_table.Image`."""
 
     out: Any
     rows: Any
@@ -66,7 +66,7 @@ class View(NamedTuple):
     low: Any
     high: Any
     matrix: Any
-    """Its six numbers, row by row."""
+    """Six numbers of the matrix, row by row."""
     reduce: Any
     outside: Any
     hole: Any
@@ -74,7 +74,7 @@ class View(NamedTuple):
     floor: Any
     gain: Any
     stretch: Any
-    """As from `constants_at`."""
+    """Parameters from `constants_at`."""
     flip_x: Any
     flip_y: Any
 
@@ -132,7 +132,7 @@ def _view_of(table, number):  # type: ignore[no-untyped-def]
 
 @njit
 def _mean(view, row, column):  # type: ignore[no-untyped-def]
-    """Return the mean of the samples of an output pixel, or the value for holes."""
+    """Return the mean of an output pixel's samples, or the value for holes."""
     xx, xy, x0, yx, yy, y0 = view.matrix
     reduce = view.reduce
     total, count = np.float32(0), 0
@@ -153,8 +153,8 @@ def _mean(view, row, column):  # type: ignore[no-untyped-def]
 
 @njit
 def _sample(view, y, x):  # type: ignore[no-untyped-def]
-    """Return the image at (y, x), NaN where half of the weight or more comes from holes."""
-    # On a GPU numba's floor is a float, which would make float64 of all indices.
+    """Return the image at (y, x), or NaN if half or more of the weight comes from holes."""
+    # numba's floor returns a float on GPUs, which would turn all indices into float64.
     iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))
     if view.coefficients != 0:
         return _cubic_sample(view, iy, ix, y, x)
@@ -165,7 +165,7 @@ def _sample(view, y, x):  # type: ignore[no-untyped-def]
 def _cubic_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     image, height, width, floor = view.image, view.height, view.width, view.floor
     if 1 <= iy < height - 2 and 1 <= ix < width - 2:
-        # Nearly always, and without branches, so that a GPU waits once for all that is loaded.
+        # The usual case has no branches, so that a GPU waits only once for its loads.
         a, b, c, d = _corners(image, width, iy, ix)
         value = _inner_cubic(view.coefficients, width, iy, ix, y, x)
         if (a > floor) & (b > floor) & (c > floor) & (d > floor):
@@ -218,7 +218,7 @@ def _corners(image, width, iy, ix):  # type: ignore[no-untyped-def]
 
 @njit
 def _limited(view, value):  # type: ignore[no-untyped-def]
-    # Comparisons, as min and max of a GPU would drop the NaN that comes of infinite pixels.
+    # Comparisons, as a GPU's min and max would drop the NaN that infinite pixels cause.
     value = view.low if value < view.low else value
     return view.high if value > view.high else value
 
@@ -251,7 +251,7 @@ def _cubic(coefficients, height, width, iy, ix, y, x):  # type: ignore[no-untype
 
 @njit
 def _weighted(rows, columns, u, v):  # type: ignore[no-untyped-def]
-    """Return the weighted sum of 16 coefficients, by addresses of their rows and offsets there."""
+    """Return the weighted sum of 16 coefficients at the addresses `rows` plus offsets `columns`."""
     total = np.float32(0) + v[0] * _across(rows[0], columns, u)
     total += v[1] * _across(rows[1], columns, u)
     total += v[2] * _across(rows[2], columns, u)

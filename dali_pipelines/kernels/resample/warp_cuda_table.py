@@ -1,4 +1,4 @@
-"""Describe the images of a batch to the warp of a GPU: a table of addresses and sizes."""
+"""Table of addresses and sizes that describes the images of a batch to the warp on a GPU."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from dali_pipelines.kernels.bits import load_int64
 from dali_pipelines.kernels.jit import njit
 
 MOST_BLOCKS = 65535
-"""Of a launch, in y and in z, on any GPU."""
+"""Most blocks of a launch in y and in z, on any GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a batch: addresses on the device, and sizes.
+    """Image of a batch: addresses on the device, and sizes.
 
-    Arrays are as for `dali_pipelines.kernels.resample.warp.warp`, but that special is float64;
-    reduce, int64, and gain have shape (1,), and frame, int64, shape (4,).
+    Arrays are those of `dali_pipelines.kernels.resample.warp.warp`, except that special is float64,
+    reduce (int64) and gain have shape (1,), and frame (int64) has shape (4,).
     """
 
     out: int
     rows: int
     columns: int
-    """Shape of `out`."""
+    """rows, columns: shape of `out`."""
     image: int
     height: int
     width: int
-    """Shape of the image, the lines and the coefficients."""
+    """height, width: shape of the image, the lines and the coefficients."""
     lines: int
     coefficients: int
-    """Scratch for order 3, float32; 0 for order 1."""
+    """Scratch memory for order 3, float32; 0 for order 1."""
     ranges: int
-    """Scratch for order 3, float32, shape (blocks of `prefilter_rows`, 2)."""
+    """Scratch memory for order 3, float32, shape (blocks of `prefilter_rows`, 2)."""
     limits: int
-    """Lowest and highest value of the spline, float32, shape (2,)."""
+    """Least and largest value of the spline, float32, shape (2,)."""
     frame: int
     matrix: int
     reduce: int
@@ -71,19 +71,19 @@ _NUM_FIELDS = len(fields(Image))
 
 
 def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch."""
+    """Return the table of a batch, one row per image."""
     return np.array([astuple(image) for image in images], np.int64)
 
 
 def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
-    """Return the blocks, across, down and by image, for images of these shapes and tiles of that.
+    """Return the blocks across, down and by image, for images and tiles of these shapes.
 
-    The blocks of the largest image; those that another does not need do nothing.
+    The largest image determines their number; surplus blocks of other images do nothing.
 
     Raises
     ------
     ValueError
-        If an image has more rows of tiles than a GPU has blocks.
+        If an image has more rows of tiles than a GPU allows blocks.
     """
     height, width = (max(sizes) for sizes in zip(*shapes, strict=True))
     most = MOST_BLOCKS * tile[0]
@@ -94,5 +94,5 @@ def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[in
 
 @njit
 def field_of(table, image, field):  # type: ignore[no-untyped-def]
-    """Return a field of an image in the table at this address."""
+    """Return a field of an image from the table at address `table`."""
     return load_int64(table + 8 * (_NUM_FIELDS * image + field))

@@ -1,1 +1,1 @@
-"""MCUs (minimum coded units) of JPEG files: where they lie, and windows cut out by them."""
+"""MCUs (minimum coded units) of JPEG files: their positions, and windows cut out by them."""

@@ -1,4 +1,4 @@
-"""Bits of entropy-coded data: without the bytes that are stuffed between them, read and written."""
+"""Read and write the bits of entropy-coded data, without the stuffed zero bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from readers.jpeg.mcu.jit import njit
 
 PADDING = 40
-"""Words of zeros behind the bits: the largest code of a block, 64 times 31 bits, may begin in them
-unnoticed."""
+"""Words of zeros after the bits, into which reads may run unnoticed: the codes of a block have at
+most 64 times 31 bits."""
 
 
 def unstuffed(coded: bytes | memoryview) -> tuple[NDArray[np.uint64], int, int]:
@@ -18,16 +18,16 @@ def unstuffed(coded: bytes | memoryview) -> tuple[NDArray[np.uint64], int, int]:
     Parameters
     ----------
     coded : bytes
-        The zeros behind each 0xFF are left out (ITU-T T.81, B.1.1.5).
+        Entropy-coded bytes. The zero byte after each 0xFF is removed (ITU-T T.81, B.1.1.5).
 
     Returns
     -------
     words : ndarray, shape (n,), uint64
-        The first bit is the highest of the first word. They end with `PADDING` zeros.
+        The first bit is the highest of the first word. `PADDING` zeros follow the last bit.
     count : int
         Number of bits.
     marker : int
-        Byte at which the marker begins; the length of `coded` if there is none.
+        Byte where the marker begins; the length of `coded` if there is none.
     """
     size = len(coded)
     source = np.empty(size // 8 + 1, "<u8")
@@ -38,12 +38,12 @@ def unstuffed(coded: bytes | memoryview) -> tuple[NDArray[np.uint64], int, int]:
 
 
 def is_end(coded: bytes | memoryview, marker: int) -> bool:
-    """Return whether the marker at a byte is that of the image's end."""
+    """Return whether a marker is the end-of-image marker."""
     return bytes(coded[marker : marker + 16]).lstrip(b"\xff")[:1] == b"\xd9"
 
 
 def bytes_of(words: NDArray[np.uint64], count: int) -> bytes:
-    """Return bits as entropy-coded bytes, the last of them filled with ones (T.81, F.1.2.3).
+    """Return bits as entropy-coded bytes, the last one filled with ones (T.81, F.1.2.3).
 
     The words are overwritten.
     """
@@ -55,13 +55,13 @@ def bytes_of(words: NDArray[np.uint64], count: int) -> bytes:
 
 @njit
 def _unstuff(source, size, words):  # type: ignore[no-untyped-def]
-    """Write `words`; return the number of bytes in them, and the byte of the marker."""
+    """Write `words`; return the number of bytes in them, and the position of the marker."""
     held, filled, done = np.uint64(0), np.uint64(0), np.uint64(0)
-    stuffed = False  # the byte before was 0xFF
+    stuffed = False  # previous byte was 0xFF
     marker = np.int64(size)
     for place in range(len(source)):
         word = source[place]
-        # A byte of 0xFF is one of 0 in ~word: (v - 0x01..) & ~v & 0x80.. finds one.
+        # A 0xFF byte is a 0 byte of ~word, which (v - 0x01..) & ~v & 0x80.. finds.
         has_ff = (~word - np.uint64(0x0101010101010101)) & word & np.uint64(0x8080808080808080)
         if not has_ff and not stuffed and 8 * place + 8 <= size:
             word = _swapped(word)
@@ -105,14 +105,14 @@ def _swapped(word):  # type: ignore[no-untyped-def]
 def peek(words, at):  # type: ignore[no-untyped-def]
     """Return the 64 bits from bit `at` on."""
     word, bit = at >> np.uint64(6), at & np.uint64(63)
-    # Two shifts, since one by 64 is undefined.
+    # Two shifts, because one by 64 is undefined.
     behind = words[word + np.uint64(1)] >> np.uint64(1) >> (np.uint64(63) - bit)
     return (words[word] << bit) | behind
 
 
 @njit(inline="always")
 def put(words, at, bits, count):  # type: ignore[no-untyped-def]
-    """Write the highest 1 to 64 bits of a word at bit `at`, over zeros; return the bit behind."""
+    """Write the highest 1 to 64 bits of a word over zeros at bit `at`; return the next bit."""
     bits = bits >> (np.uint64(64) - count) << (np.uint64(64) - count)
     word, bit = at >> np.uint64(6), at & np.uint64(63)
     words[word] |= bits >> bit
@@ -122,7 +122,7 @@ def put(words, at, bits, count):  # type: ignore[no-untyped-def]
 
 @njit
 def copy(source, begin, end, words, at):  # type: ignore[no-untyped-def]
-    """Copy the bits from `begin` to `end` to bit `at`, over zeros; return the bit behind."""
+    """Copy the bits from `begin` to `end` to bit `at`, over zeros; return the next bit."""
     while begin < end:
         count = min(np.uint64(64), end - begin)
         at = put(words, at, peek(source, begin), count)

@@ -12,41 +12,41 @@ from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
 from readers.jpeg.mcu.jit import njit
 
 LONGEST = 16
-"""Bits of a code."""
+"""Bits of the longest code."""
 KNOWN_BITS = 12
-"""Bits that `Codes.entries` are found by; all of them fit in the fastest cache of a CPU."""
+"""Bits that index `Codes.entries`; all entries fit into a CPU's fastest cache."""
 SYMBOLS_AT = 2 * (LONGEST + 1)
-"""Place of the symbols in a line of `Codes.canonical`."""
+"""Index of the symbols in a line of `Codes.canonical`."""
 END_OF_BLOCK, UNKNOWN = 129, 64
-"""Added to the number of coefficients, 63 at most, and in its place: see `is_within_block`."""
+"""Added to the number of coefficients, 63 at most, and used in its place: see `is_within_block`."""
 CATEGORIES = 12
-"""Of differences of DC coefficients in a JPEG of 8 bits (T.81, table F.1)."""
+"""Categories of DC differences in a JPEG of 8 bits (T.81, table F.1)."""
 
 
 class Codes(NamedTuple):
     """Codes of all tables that the components of a scan use."""
 
     layout: NDArray[np.uint64]
-    """Shape (blocks, 3): for each block of an MCU its component, and its tables of DC and AC."""
+    """Shape (blocks, 3): for each block of an MCU its component, its DC table and its AC table."""
     entries: NDArray[np.int16]
-    """Shape (tables, 4096), of DC before those of AC: what the next bits hold. Of a table of DC the
-    difference times 16, plus the length of its code in bits; 0 where the bits do not tell. Of AC
-    the number of coefficients of all codes that the bits hold whole, times 64, plus the length of
-    these; `UNKNOWN` times 64 where they hold none."""
+    """Shape (tables, 4096), DC tables before AC tables: content of the next bits. For a DC table
+    the difference times 16, plus the bits of its code; 0 if the bits are too few. For an AC table
+    the number of coefficients of all codes that the bits contain completely, times 64, plus the
+    bits of these codes; `UNKNOWN` times 64 if they contain none."""
     canonical: NDArray[np.int32]
-    """Shape (tables, 290): the largest code of each length from 0 on, -1 if there are none; what to
-    add to a code of each length for the place of its symbol; the symbols."""
+    """Shape (tables, 290): the largest code of each length from 0 on, -1 if there are none; the
+    offset from a code of each length to the index of its symbol; the symbols."""
     written: NDArray[np.uint64]
-    """Shape (tables of DC, 12): code of each category times 32, plus its length."""
+    """Shape (DC tables, 12): code of each category times 32, plus its length."""
 
 
 def codes_of(header: JpegHeader) -> tuple[Codes, bytes]:
-    """Return the codes of a JPEG, and DHT segments with those to write that its tables lack.
+    """Return the codes of a JPEG, and DHT segments that add codes missing in its DC tables.
 
     Raises
     ------
     NoRowsError
-        If its tables are damaged, or have no room for the codes that they lack.
+        If its tables are damaged, or have no room for the missing codes.
     """
     used = [(one.blocks, one.dc, one.ac) for one in header.components]
     return _codes(
@@ -62,7 +62,7 @@ def _codes(
     dc: tuple[tuple[int, HuffmanTable], ...],
     ac: tuple[tuple[int, HuffmanTable], ...],
 ) -> tuple[Codes, bytes]:
-    """Return the codes of numbered tables; cached, as files share them."""
+    """Return the codes of numbered tables; cached, because files share them."""
     numbers = [number for number, _ in dc], [number for number, _ in ac]
     layout = [
         (component, numbers[0].index(of_dc), len(dc) + numbers[1].index(of_ac))
@@ -88,10 +88,10 @@ def _codes(
 
 
 def with_all_categories(table: HuffmanTable) -> HuffmanTable:
-    """Return a table of DC with a code for each category; the codes that it has stay.
+    """Return a DC table with a code for each category; its own codes stay.
 
     An encoder that makes tables for one image leaves out what the image does not need. There is
-    room behind the last code, as none consists of ones alone (T.81, C.2).
+    room after the last code, because no code consists only of ones (T.81, C.2).
     """
     missing = bytes(sorted(set(range(CATEGORIES)) - set(table.symbols)))
     if not missing:
@@ -108,7 +108,7 @@ def with_all_categories(table: HuffmanTable) -> HuffmanTable:
 
 
 def _canonical(table: HuffmanTable) -> list[int]:
-    """Return a line of `Codes.canonical`."""
+    """Return the line of a table in `Codes.canonical`."""
     largest, offsets = [-1] * (LONGEST + 1), [0] * (LONGEST + 1)
     code, place = 0, 0
     for length, count in enumerate(table.counts, 1):
@@ -124,7 +124,7 @@ def _canonical(table: HuffmanTable) -> list[int]:
 
 @njit
 def code_at(bits, canonical, table):  # type: ignore[no-untyped-def]
-    """Return the symbol that bits begin with, plus 256 times its length; 0 if there is none."""
+    """Return the symbol at the start of `bits`, plus 256 times its length; 0 if there is none."""
     found = np.uint64(0)
     for length in range(np.uint64(1), np.uint64(LONGEST + 1)):
         code = np.int64(bits >> (np.uint64(64) - length))
@@ -137,9 +137,9 @@ def code_at(bits, canonical, table):  # type: ignore[no-untyped-def]
 
 @njit
 def difference(bits, code):  # type: ignore[no-untyped-def]
-    """Return the difference of DC coefficients behind a code (T.81, F.2.2.1)."""
+    """Return the DC difference that follows a code (T.81, F.2.2.1)."""
     size = code & np.uint64(0xFF)
-    # Two shifts, since one by 64 is undefined.
+    # Two shifts, because one by 64 is undefined.
     behind = bits << (code >> np.uint64(8)) >> np.uint64(1)
     value = np.int64(behind >> (np.uint64(63) - size))
     is_negative = size > 0 and value >> np.int64(size - np.uint64(1)) == 0
@@ -148,7 +148,7 @@ def difference(bits, code):  # type: ignore[no-untyped-def]
 
 @njit
 def enter(canonical, num_dc, entries):  # type: ignore[no-untyped-def]
-    """Fill `Codes.entries`; the first `num_dc` tables are of DC."""
+    """Fill `Codes.entries`; the first `num_dc` tables are DC tables."""
     for table in range(np.uint64(len(entries))):
         for place in range(1 << KNOWN_BITS):
             bits = np.uint64(place) << np.uint64(64 - KNOWN_BITS)
@@ -177,8 +177,8 @@ def enter(canonical, num_dc, entries):  # type: ignore[no-untyped-def]
 
 @njit
 def is_within_block(behind):  # type: ignore[no-untyped-def]
-    """Return whether codes end in a block: at 64 at most, or below that, plus `END_OF_BLOCK`.
+    """Return whether codes end inside a block: at 64 at most, or below it plus `END_OF_BLOCK`.
 
-    Others end at 65 to 127, or at 64 or more plus `END_OF_BLOCK`: one bit tells.
+    Otherwise they end at 65 to 127, or at 64 or more plus `END_OF_BLOCK`, so one bit decides.
     """
     return (behind - np.uint64(65)) & np.uint64(64) != 0

@@ -1,10 +1,10 @@
 """Cut a region of MCUs (minimum coded units) out of a JPEG file: a smaller JPEG of the same pixels.
 
 A JPEG file does not store where its rows and columns begin, so a decoder must decode everything
-above a window, and DALI's also all that is beside it. To pass over the codes takes a quarter of
-the time that it takes to decode them. The bits of the MCUs that a window needs are copied as they
-are, but for the first DC coefficients of each row: these are coded as differences from the MCU
-before (ITU-T T.81, F.1.2.1), which is another one in the cut.
+above a window, and DALI's also everything beside it. Skipping codes takes a quarter of the time of
+decoding them. The bits of the MCUs that a window needs are copied unchanged, except for the first
+DC coefficients of each row: they are coded as differences from the previous MCU (ITU-T T.81,
+F.1.2.1), which is another one after the cut.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cut_file(data: bytes, header: JpegHeader, region: Region) -> bytes:
     Raises
     ------
     NoRowsError
-        If the file is damaged before the region's end, or coded in another way.
+        If the file is damaged before the region's end, or has another coding.
     """
     compile_once()
     return _cut_file(data, header, region)
@@ -54,7 +54,7 @@ def cut_rows(
 ) -> bytes:
     """Return a JPEG of a region of a file whose rows are known.
 
-    `header_bytes` are all bytes before the entropy-coded ones, `coded` the bytes of the file in
+    `header_bytes` are all bytes before the entropy-coded ones, and `coded` the bytes of the file in
     ``rows.byte_range(region.top, region.top + region.rows - 1)``.
 
     Raises
@@ -71,18 +71,18 @@ def cut_rows(
 
 
 class _Bits(NamedTuple):
-    """Bits to cut a region out of."""
+    """Bits from which a region is cut."""
 
     words: NDArray[np.uint64]
     start: int
-    """The one at which a row of MCUs begins."""
+    """Bit where a row of MCUs begins."""
     end: int
     stop: int
-    """The one behind the region, if it is known; else 0."""
+    """Bit after the region if it is known, otherwise 0."""
     dc: NDArray[np.int64]
-    """DC coefficients that this row continues from."""
+    """DC coefficients from which this row continues."""
     above: int
-    """Rows from it to the region."""
+    """Rows from `start` to the region."""
 
 
 def _cut(header_bytes: bytes, header: JpegHeader, region: Region, bits: _Bits) -> bytes:
@@ -102,7 +102,7 @@ def _cut(header_bytes: bytes, header: JpegHeader, region: Region, bits: _Bits) -
 
 @cache
 def compile_once() -> None:
-    """Compile, or wait for another process that does."""
+    """Compile now, or wait for another process that is compiling."""
     with JIT.turn():
         tiny = simplejpeg.encode_jpeg(np.zeros((8, 8, 1), np.uint8), colorspace="GRAY")
         _cut_file(tiny, JpegHeader.parse(tiny), Region(0, 1, 0, 1))

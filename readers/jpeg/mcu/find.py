@@ -21,7 +21,7 @@ def find_mcu_rows(data: bytes) -> McuRows:
     Raises
     ------
     NoRowsError
-        If it has another coding.
+        If it has an unsupported coding.
     DamagedRowsError
         If it is damaged.
     """
@@ -32,7 +32,7 @@ def find_mcu_rows(data: bytes) -> McuRows:
     predictions = np.zeros((header.num_rows, len(header.components)), np.int64)
     codes, _ = codes_of(header)
     sound = find_rows(words, end, *codes[:3], header.num_columns, bits, predictions)
-    # At most a padded byte is between the last code and the marker of the end.
+    # Between the last code and the end marker there is at most one padded byte.
     if not sound or bits[-1] + 8 <= end or not is_end(coded, marker):
         raise DamagedRowsError("the entropy-coded bytes do not add up")
     if (predictions != predictions.astype(np.int16)).any():
@@ -47,8 +47,8 @@ def find_mcu_rows(data: bytes) -> McuRows:
 
 
 def _with_stuffing(bits: NDArray[np.int64], coded: memoryview) -> NDArray[np.int64]:
-    """Return where bits without the stuffed zeros lie with them."""
+    """Convert bit positions without stuffed zeros to positions with them."""
     data = np.frombuffer(coded, np.uint8)
     stuffed = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] == 0)) + 1
-    before = stuffed - np.arange(len(stuffed))  # bytes of the image before each of them
+    before = stuffed - np.arange(len(stuffed))  # image bytes before each of them
     return bits + 8 * np.searchsorted(before, bits // 8, side="right")

@@ -1,4 +1,4 @@
-"""The decorator of the functions of this folder, see `readers.cache.jit`."""
+"""Decorator of this folder's compiled functions, see `readers.cache.jit`."""
 
 from __future__ import annotations
 

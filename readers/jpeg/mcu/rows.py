@@ -13,11 +13,11 @@ from readers.jpeg.header import NoRowsError
 
 _PACKED = struct.Struct("<BBIQI")
 _VERSION = 2
-"""Version 1 had no checksums of the rows."""
+"""Version of the packed form; version 1 had no checksums of the rows."""
 
 
 class DamagedRowsError(NoRowsError):
-    """The entropy-coded data do not hold as many MCUs as the image needs."""
+    """The entropy-coded data contain fewer MCUs than the image needs."""
 
 
 class ChangedError(NoRowsError):
@@ -29,21 +29,21 @@ class McuRows:
     """Positions and checksums of the rows of MCUs in a file."""
 
     file_nbytes: int
-    """Length of the file, which identifies it."""
+    """Bytes of the file, part of its identity."""
     header_nbytes: int
-    """Length of all before the entropy-coded bytes."""
+    """Bytes before the entropy-coded ones."""
     header_crc: int
-    """CRC-32 of these, which identifies the file too."""
+    """CRC-32 of the header, also part of the file's identity."""
     starts: NDArray[np.int64]
-    """Shape (rows + 1,): 8 times the byte, plus the bit, at which each row begins in the file, and
-    at which the image ends."""
+    """Shape (rows + 1,): position in the file, 8 times the byte plus the bit, where each row begins
+    and where the image ends."""
     predictions: NDArray[np.int16]
-    """Shape (rows, components): DC coefficients that each row continues from."""
+    """Shape (rows, components): DC coefficients from which each row continues."""
     crcs: NDArray[np.uint32]
-    """Shape (rows,): CRC-32 of the bytes of each row, with those shared with its neighbours."""
+    """Shape (rows,): CRC-32 of each row's bytes, including those shared with its neighbours."""
 
     def pack(self) -> bytes:
-        """Return it as bytes: 12 + 2 * components per row."""
+        """Return the rows as bytes: 12 + 2 * components per row."""
         components = self.predictions.shape[1]
         counts = _PACKED.pack(
             _VERSION, components, self.header_nbytes, self.file_nbytes, self.header_crc
@@ -53,7 +53,7 @@ class McuRows:
 
     @classmethod
     def unpack(cls, packed: bytes) -> McuRows:
-        """Parse what `pack` returned; raise NoRowsError if it has another version."""
+        """Parse the result of `pack`; NoRowsError if it has another version."""
         if not is_current(packed):
             raise NoRowsError(f"version {packed[:1]!r}")
         _, components, header_nbytes, file_nbytes, header_crc = _PACKED.unpack_from(packed)
@@ -66,11 +66,11 @@ class McuRows:
         return cls(file_nbytes, header_nbytes, header_crc, starts, predictions, crcs)
 
     def is_of(self, header: bytes, file_nbytes: int) -> bool:
-        """Return whether a file is still the one whose rows were found."""
+        """Return whether a file is still the one in which the rows were found."""
         return self.file_nbytes == file_nbytes and self.header_crc == isal_zlib.crc32(header)
 
     def byte_range(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of bytes of the file that holds rows `first` to `last`."""
+        """Return the range of bytes in the file that contains rows `first` to `last`."""
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
 
     def check(self, first: int, last: int, coded: bytes) -> None:
@@ -84,5 +84,5 @@ class McuRows:
 
 
 def is_current(packed: bytes) -> bool:
-    """Return whether packed `McuRows` are of the current version."""
+    """Return whether packed `McuRows` have the current version."""
     return packed[:1] == bytes((_VERSION,))

@@ -1,4 +1,4 @@
-"""Pass over MCUs in entropy-coded data. Only the lengths of codes and DC are decoded."""
+"""Skip MCUs in entropy-coded data. Only the lengths of codes, and DC coefficients, are decoded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def find_rows(words, end, layout, entries, canonical, num_columns, starts, predi
     Parameters
     ----------
     words, end : ndarray, shape (n,), uint64, and int
-        The bits, see `readers.jpeg.mcu.bits.unstuffed`, and their number.
+        Bits, see `readers.jpeg.mcu.bits.unstuffed`, and their number.
     layout, entries, canonical : ndarray
         See `readers.jpeg.mcu.codes.Codes`.
     num_columns : int
-        MCUs of a row.
+        MCUs per row.
     starts, predictions : ndarray, shape (rows + 1,), int64, and (rows, components), int64
-        Written: the bit at which each row begins and the last one ends, and the DC coefficients
-        that each row continues from.
+        Output: the bit where each row begins and the last one ends, and the DC coefficients from
+        which each row continues.
 
     Returns
     -------
@@ -46,25 +46,25 @@ def find_rows(words, end, layout, entries, canonical, num_columns, starts, predi
 
 @njit
 def cut(words, span, layout, entries, canonical, written, dc, num_columns, region, found):  # type: ignore[no-untyped-def]
-    """Copy a region of MCUs, with the first DC of each of its rows coded again.
+    """Copy a region of MCUs, and recode the first DC coefficients of each of its rows.
 
     Parameters
     ----------
     words : ndarray, shape (n,), uint64
-        The bits, see `readers.jpeg.mcu.bits.unstuffed`.
+        Bits, see `readers.jpeg.mcu.bits.unstuffed`.
     span : tuple of int
-        The bit at which a row begins, the number of all bits, and the bit behind the region if it
-        is known, which then consists of whole rows; else 0.
+        Bit where a row begins; number of all bits; and the bit after the region, or 0 if it is
+        unknown. If it is known, the region must consist of whole rows.
     layout, entries, canonical, written : ndarray
         See `readers.jpeg.mcu.codes.Codes`.
     dc : ndarray, shape (components,), int64
-        DC coefficients that the row continues from; overwritten.
+        DC coefficients from which the row continues; overwritten.
     num_columns : int
-        MCUs of a row.
+        MCUs per row.
     region : tuple of int
-        Rows before its first one, its rows, its first column, and its columns.
+        Rows above the region, its rows, its first column, and its columns.
     found : ndarray, shape (m,), uint64
-        Written; zeros, as long as `words`, and a word for each row and component.
+        Output; zeros, as long as `words` plus one word for each row and component.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
     before, to = np.zeros_like(dc), np.uint64(0)
     blocks = len(layout)
     passed = above * num_columns + left
-    if columns == num_columns:  # as one row, since no DC but the first is coded again
+    if columns == num_columns:  # as one row: only the first DC is recoded
         rows, columns = 1, rows * columns
     for _ in range(rows):
         at = _pass_blocks(words, at, end, 0, passed * blocks, layout, entries, canonical, dc)
@@ -110,7 +110,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
 
 @njit
 def _coded(value, written):  # type: ignore[no-untyped-def]
-    """Return the code of a difference of DC coefficients times 64, plus its length; or 0."""
+    """Return the code of a DC difference times 64, plus its length; 0 if there is none."""
     category = np.uint64(0)
     while abs(value) >> np.int64(category):
         category += np.uint64(1)
@@ -124,7 +124,7 @@ def _coded(value, written):  # type: ignore[no-untyped-def]
 
 @njit
 def _behind_dc(words, at, entries, canonical, table):  # type: ignore[no-untyped-def]
-    """Return the bit behind a DC coefficient, of a block that is not damaged."""
+    """Return the bit after the DC coefficient of an undamaged block."""
     bits = peek(words, at)
     entry = np.int64(entries[table, bits >> np.uint64(64 - KNOWN_BITS)])
     code = code_at(bits, canonical, table)
@@ -134,9 +134,9 @@ def _behind_dc(words, at, entries, canonical, table):  # type: ignore[no-untyped
 
 @njit
 def _pass_blocks(words, at, end, block, count, layout, entries, canonical, dc):  # type: ignore[no-untyped-def]
-    """Return the bit behind blocks from one of an MCU on, and add differences; or _DAMAGED.
+    """Skip `count` blocks and add their DC differences; return the next bit, or _DAMAGED.
 
-    In one function, since numba counts references to the arrays that one hands to another.
+    This is one function because numba counts references to arrays that are passed to another.
     """
     block, blocks = np.uint64(block), np.uint64(len(layout))
     for _ in range(count):

@@ -61,7 +61,7 @@ class TestNames:
         arguments = [str(tmp_path / "index.parquet")], str(tmp_path / "out"), SUFFIXES
         with pytest.raises(Refusal, match="would be written to"):
             targets_of(*arguments)
-        with pytest.raises(Refusal, match="the Index names HDUs 1 to 2, and hdu=1"):
+        with pytest.raises(Refusal, match="the Index names HDUs 1 to 2, but hdu=1"):
             targets_of(*arguments, hdu=1)
         ((row, path),) = targets_of(*arguments, every_hdu=True)
         assert (row.hdu, path) == (None, str(tmp_path / "out/a.fits"))
