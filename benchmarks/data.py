@@ -88,5 +88,5 @@ def _described(index: Index, paths: list[str], kind: Kind) -> str:
     bits = 8 * each / (peek.height * peek.width)
     return (
         f"{kind.upper()} files, the first {peek.height}x{peek.width}, {each / 1e6:.2f} MB each, "
-        f"{bits:.1f} bits a pixel; all in the page cache, as the comparison has read them"
+        f"{bits:.1f} bits per pixel; all in the page cache after the comparison"
     )

@@ -1,29 +1,30 @@
-"""Time this toolkit against others that do the same: equal pixels are checked before any figure.
+"""Time this toolkit against others on the same pixels; outputs are compared before the timing.
 
-    python scripts/bench.py --suite loader
-    python scripts/bench.py --suite all --out results --quick
+    dali-pipelines bench --suite loader
+    dali-pipelines bench --suite all --out results --quick
 
-decode      one FITS frame on one core, from path to pixels: bits a pixel, codecs, kinds of CPU
+decode      one FITS frame on one core, from path to pixels: bits per pixel, codecs, kinds of CPU
 loader      the Loader and PyTorch's DataLoader: frames, windows, photographs
-strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes;
+strategies  strategies to feed DALI with FITS, from a single process to decoding in the graph;
             start methods and prefetch depths of the Loader
 scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader, SPDL and grain
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
-remote      frames in a store of objects that is 20 ms away, against astropy over s3fs
+remote      frames in an object store that is 20 ms away, against astropy over s3fs
 headers     keywords of FITS files as index reads them, against astropy's getheader
-serving     calls of a Preprocessor, against Pillow, astropy and the graph alone; how it starts
+serving     calls of a Preprocessor, against Pillow, astropy and only the graph; its start-up
 transport   from the readers to the graph, against an older version: CPU time, memory, samples/s
-kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
+kernels     CUDA kernels without a GPU: registers, occupancy, and instructions per pixel
 
-Ways that need a package that is not there are listed without figures. All others go through the
-same files in turn, and speedups are taken round by round, so that a drift of the machine cancels.
-Start-up is told apart, and one more round, which is not timed, tells where the time goes.
+Methods that need a package that is not installed are listed without figures. All others read the
+same files in alternation, and speedups are computed round by round, so that a drift of the machine
+cancels. Start-up is reported separately, and an extra round, which is not timed, shows where the
+time goes.
 
---out writes SUITE.json with all figures, SUITE.csv with those of each round, SUITE.md with the
-tables, and plots. Results that are kept are copied to benchmarks/results, named
+--out writes SUITE.json with all figures, SUITE.csv with the figures of each round, SUITE.md with
+the tables, and plots. To keep results, copy them to benchmarks/results and name them
 THEME_HARDWARE_DATE.
 """
 
@@ -61,16 +62,16 @@ class BenchConfig:
         "folder, glob or Index file (default: the sample sets); "
         f"{', '.join(OWN_FILES[:-1])} and {OWN_FILES[-1]} make their own files",
     )
-    out: str | None = option(None, "write tables, figures and plots there", metavar="FOLDER")
-    quick: bool = option(False, "few files and two rounds, to see that it works")
-    rounds: int = option(5, "timed rounds; medians and ranges are given")
+    out: str | None = option(None, "folder for tables, figures and plots", metavar="FOLDER")
+    quick: bool = option(False, "few files and two rounds, to check that it works")
+    rounds: int = option(5, "timed rounds, to report medians and ranges")
     num_read_processes: int = option(2, "reader processes, and workers of the peers")
     num_threads: int = option(2, "DALI threads")
     against: str = option(
-        "2b53110", "what the transport suite compares with: an older version", metavar="COMMIT"
+        "2b53110", "older version to compare with in the transport suite", metavar="COMMIT"
     )
     correction_table: str | None = option(
-        None, "degradation of the aia suite (default: the table of aiapy's tests)", metavar="FILE"
+        None, "degradation table of the aia suite (default: that of aiapy's tests)", metavar="FILE"
     )
 
     def __post_init__(self) -> None:
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = 0
     for suite in SUITES if config.suite == "all" else (config.suite,):
         try:
-            run_suite(suite, config, out, f"python scripts/bench.py {shlex.join(words)}")
+            run_suite(suite, config, out, f"dali-pipelines bench {shlex.join(words)}")
         except (ImportError, OSError, ValueError) as error:
             notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
             print(f"bench.py: {suite}{notes}: {error}", file=sys.stderr)

@@ -12,6 +12,7 @@ import doctest
 import importlib
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -241,16 +242,18 @@ def test_commands(
     In this process, which has imported DALI and PyTorch; their own tests start each as a process.
     """
     monkeypatch.chdir(folder)
+    # torchrun --no-python finds the program where this Python was installed
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     found = [
         shlex.split(placed(c, request))
         for c in commands()
-        if c.startswith(("python ", "torchrun "))
+        if c.startswith(("dali-pipelines ", "python ", "torchrun "))
     ]
     assert found[0] == shlex.split(
         "python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4"
     )
     for command, *words in found:
-        if re.search(r"(run|train)\.py", " ".join(words)) and "--data" not in " ".join(words):
+        if re.search(r"\brun\b|/train\.py", " ".join(words)) and "--data" not in " ".join(words):
             words.append("--data=archive")  # in place of the sample set's 755 MB
         if any("configs/aia" in word for word in words):
             words.append("--max_batches=1")  # whole frames
@@ -259,6 +262,8 @@ def test_commands(
         words = [re.sub("^(--config=)?(configs|scripts)/", rf"\1{ROOT}/\2/", w) for w in words]
         if command == "torchrun":
             run([sys.executable, "-m", "torch.distributed.run", "--standalone", *words], folder)
+        elif command == "dali-pipelines":
+            assert run_command(words) == 0, words
         else:
             script, *flags = words
             name = Path(script).stem

@@ -100,12 +100,12 @@ def _draw_cpu(panel: Axes, table: Table) -> None:
     panel.barh(names, here, color=_HERE, label="this process")
     panel.barh(names, elsewhere, left=here, color=_ELSEWHERE, label="others")
     panel.set_xlim(0, 1.05 * max(panel.get_xlim()))  # bars of no width would end it at the others
-    panel.set_xlabel("CPU ms an image")
+    panel.set_xlabel("CPU ms per image")
     panel.legend(**_LEGEND, ncols=2)
 
 
 def _draw_parts(panel: Axes, table: Table) -> None:
-    """Draw what the cores do in the time of an image."""
+    """Draw how the cores spend the time of an image."""
     results = [result for result in _timed(table)[::-1] if result.parts]
     names = [result.name for result in results]
     left = [0.0] * len(results)
@@ -113,7 +113,7 @@ def _draw_parts(panel: Axes, table: Table) -> None:
         widths = [1e3 * getattr(result.parts, part) for result in results]
         panel.barh(names, widths, left=left, color=colour, label=part)
         left = [one + width for one, width in zip(left, widths, strict=True)]
-    panel.set_xlabel("core-ms an image")
+    panel.set_xlabel("core-ms per image")
     panel.legend(**_LEGEND, ncols=len(_PARTS), handlelength=1, handletextpad=0.4, columnspacing=0.8)
 
 

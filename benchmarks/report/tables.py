@@ -1,4 +1,4 @@
-"""Tables of what was timed: for the terminal and for the files in the folder of `--out`."""
+"""Tables of the timings, for the terminal and for the files in the folder of `--out`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from benchmarks.measure.race import Result, Round, Table
 from dali_pipelines.cli.paths import write_file, write_table
 
 HEADER = (
-    *("way", "images/s", "lowest to highest", "speedup", "CPU ms an image"),
+    *("method", "images/s", "range", "speedup", "CPU ms per image"),
     *("first batch, s", "difference"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """Lines of text under a header: how a Table is shown, and what is not a race of ways."""
+    """Lines of text under a header: the text form of a Table, or results that are not a race."""
 
     title: str
     header: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
     data: str
-    """What was read, or made up."""
+    """Files that were read, or made-up data."""
     note: str
-    """What else there is to know."""
+    """Notes below the table."""
 
 
 def as_sheet(table: Table | Sheet) -> Sheet:
@@ -64,7 +64,7 @@ def cells(table: Table, result: Result) -> tuple[str, ...]:
 
 
 def parts_sheet(table: Table | Sheet) -> Sheet | None:
-    """Show where the time of each way goes, if that was counted."""
+    """Show where the time of each method goes, if that was counted."""
     parts = {} if isinstance(table, Sheet) else {one.name: one.parts for one in table.results}
     lines = [
         (name, *(number(1e3 * value) for value in (*astuple(one), sum(astuple(one)))))
@@ -75,19 +75,19 @@ def parts_sheet(table: Table | Sheet) -> Sheet | None:
         return None
     return Sheet(
         title=f"Where the time goes: {table.title}",
-        header=("way", *(field.name for field in fields(Parts)), "all"),
+        header=("method", *(field.name for field in fields(Parts)), "all"),
         lines=tuple(lines),
-        data=f"core-milliseconds an image, of one round more; {table.data}",
-        note="All is the number of cores by the time of an image. Graph: DALI's threads, which "
-        "decode, flip and normalise at once; without DALI, flips and normalisation alone. Of "
-        "fitsio, torchfits and torchvision, decode includes to read. Transport: all else that "
-        "computes (Python, pickling, copies, collating). Wait: cores that are idle, a GPU at work "
-        "or not, or taken by what else runs on the machine.",
+        data=f"core-milliseconds per image, in an extra round; {table.data}",
+        note="All: the number of cores times the time per image. Graph: DALI's threads, which "
+        "decode, flip and normalise in one step; without DALI only flips and normalisation. For "
+        "fitsio, torchfits and torchvision, decode includes reading. Transport: all other "
+        "computation (Python, pickling, copies, collating). Wait: cores that are idle, whether a "
+        "GPU is busy or not, or used by other programs on the machine.",
     )
 
 
 def with_parts(tables: Iterable[Table | Sheet]) -> Iterator[Table | Sheet]:
-    """Yield the tables, each with where its time goes behind it."""
+    """Yield the tables, each followed by a table of where its time goes."""
     for table in tables:
         yield table
         parts = parts_sheet(table)
@@ -96,7 +96,7 @@ def with_parts(tables: Iterable[Table | Sheet]) -> Iterator[Table | Sheet]:
 
 
 def number(value: float) -> str:
-    """Return three digits, or all that stand before the point."""
+    """Return three digits, or all those before the decimal point."""
     return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 
@@ -104,7 +104,7 @@ def as_text(table: Table | Sheet) -> str:
     """Lay a table out for a terminal."""
     sheet = as_sheet(table)
     lines = [sheet.header, *sheet.lines]
-    # A reason why there are no figures may run on to the right.
+    # A reason for missing figures may extend to the right.
     figures = [line for line in lines if any(line[2:])] or lines
     widths = [max(len(line[place]) for line in figures) for place in range(len(sheet.header))]
     widths[0] = max(len(line[0]) for line in lines)
@@ -140,7 +140,7 @@ def write_tables(
     written = {**facts, "tables": [_as_dict(table) for table in tables]}
     text = json.dumps(written, indent=2) + "\n"
     write_file(str(folder / f"{suite}.json"), text)
-    header = ("table", "way", "round", *(field.name for field in fields(Round)))
+    header = ("table", "method", "round", *(field.name for field in fields(Round)))
     write_table(str(folder / f"{suite}.csv"), header, _rounds(tables))
     parts = [f"# {suite}\n", as_list(facts), *map(as_markdown, with_parts(tables))]
     write_file(str(folder / f"{suite}.md"), "\n".join(parts))

@@ -53,12 +53,12 @@ def epoch_sheet(table: Table, images: int) -> Sheet:
         theirs = _PUBLISHED.get(name, ("", ""))
         lines.append((name, number(seconds), f"{table.speedup(result):.2f}", *theirs))
     return Sheet(
-        title="The four ways of dali_examples, and the Loader",
-        header=("way", "epoch, s", "speedup", "dali_examples: epoch, s", "speedup"),
+        title="The four strategies of dali_examples, and the Loader",
+        header=("strategy", "epoch, s", "speedup", "dali_examples: epoch, s", "speedup"),
         lines=tuple(lines),
-        data=f"an epoch is {images} images here; {table.data}",
-        note=f"Speedups are against: {table.baseline}. The last two columns were not measured "
-        "here: they are what dali_examples states for its own images, on other hardware (V100; "
+        data=f"here an epoch is {images} images; {table.data}",
+        note=f"Speedups are relative to: {table.baseline}. The last two columns were not measured "
+        "here: they are the figures of dali_examples for its own images, on other hardware (V100, "
         "4 of them for 'process per shard' and 'both'; 16 processes, batches of 16).",
     )
 
@@ -97,8 +97,8 @@ def _sheet(
         header=header,
         lines=tuple(lines),
         data=files.described,
-        note=f"Speedups are against {_SERIAL}, timed beside each line's ways: astropy and NumPy in "
-        f"one process. {settings.num_threads} DALI threads; the DataLoader reads by astropy.",
+        note=f"Speedups are relative to {_SERIAL}, timed with each line: astropy and NumPy in "
+        f"one process. {settings.num_threads} DALI threads; the DataLoader reads with astropy.",
     )
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from readers.window import Window
 
 _HEADER = (
-    *("bottleneck", "the advice names", "images/s", "advised", "images/s then"),
-    *("another change", "images/s then", "the advice is"),
+    *("bottleneck", "named by the advice", "images/s", "advised change", "images/s after it"),
+    *("another change", "images/s after it", "the advice is"),
 )
 _LATENCY_S = 0.04
 """Of the slow storage: a file on a busy server, or an object in a store."""
@@ -106,14 +106,14 @@ def bottleneck_sheet(settings: Settings) -> Sheet:
         for name, setup in SETUPS.items():
             lines.append(_line(name, setup, archives[setup.compression], seconds))
     return Sheet(
-        title="Bottlenecks made on purpose, and the advice on them",
+        title="Artificial bottlenecks, and the advice on them",
         header=_HEADER,
         lines=tuple(lines),
         data=f"{_FILES} synthetic FITS files of {_SIZE}x{_SIZE} int16, in the page cache",
-        note=f"Right is what names the bottleneck, and makes it at least {_HELPS} times as fast, "
-        f"and faster than the other change does. Files are {1e3 * _LATENCY_S:.0f} ms late in slow "
-        f"storage; the slow consumer takes {1e3 * _STEP_S:.0f} ms for a batch of 4. Where other "
-        f"work takes more than {_TAKEN:g} cores, what computes can be helped by none of this.",
+        note=f"Advice is right if it names the bottleneck, and its change makes the run at least "
+        f"{_HELPS} times as fast, and faster than the other change. Slow storage delays files by "
+        f"{1e3 * _LATENCY_S:.0f} ms; the slow consumer takes {1e3 * _STEP_S:.0f} ms for a batch of "
+        f"4. If other programs use more than {_TAKEN:g} cores, no change can help computation.",
     )
 
 
@@ -121,7 +121,7 @@ def _line(name: str, setup: Setup, index: Index, seconds: float) -> tuple[str, .
     first = measured(setup, index, seconds)
     advice = first.advice
     if advice.limit == "consumer":
-        # Nothing is to be changed in the loading. Twice as fast a consumer shows that it was that.
+        # The loading needs no change. A consumer that is twice as fast confirms the bottleneck.
         followed, advised = replace(setup, step_s=setup.step_s / 2), "consumer twice as fast"
     else:
         followed, advised = _with(setup, advice.change), _flags(advice.change)

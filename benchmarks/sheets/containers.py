@@ -33,21 +33,21 @@ def tars_sheet(folder: Path, settings: Settings) -> Sheet:
     lines = [
         _line("Index.scan", _SMALL, 2 * samples, lambda: _scanned(small)),
         _line("Index.scan", _LARGE, 2 * samples, lambda: _scanned(large)),
-        _line("tarfile, names alone", _SMALL, 2 * samples // _TARS, lambda: _names(small[0])),
+        _line("tarfile, only names", _SMALL, 2 * samples // _TARS, lambda: _names(small[0])),
     ]
     file = str(folder / "shards.arrow")
     _of_many_tars(index, shards).save(file)
     for cold in (False, True):
         cost = fresh(open_file, file, cold, "cls")
-        name = f"open an .arrow Index of {shards:,} rows in as many tars"
+        name = f"open an .arrow Index of {shards:,} rows, each in its own tar"
         lines.append((name + ", not in the page cache" * cold, "", number(cost.seconds), "", ""))
     return Sheet(
         title="Indexes of tars",
-        header=("step", "image, bytes", "seconds", "members a second", "1 M members, s"),
+        header=("step", "image, bytes", "seconds", "members per second", "1 M members, s"),
         lines=tuple(lines),
-        data=f"{2 * samples:,} members in {_TARS} tars: an image and a class of each sample, in "
+        data=f"{2 * samples:,} members in {_TARS} tars: an image and a class for each sample, in "
         "the page cache; the large images are holes",
-        note="An Index is opened in a process of its own.",
+        note="Each Index is opened in a new process.",
     )
 
 

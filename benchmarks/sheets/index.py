@@ -72,14 +72,14 @@ def index_sheet(settings: Settings, num_rows: int | None = None) -> Sheet:
             lines = list(_lines(Path(folder), num_rows))
     return Sheet(
         title=f"An Index of {num_rows:,} rows",
-        header=("step", "seconds", "memory, MB", "a row"),
+        header=("step", "seconds", "memory, MB", "per row"),
         lines=tuple(lines),
-        data=f"made up: paths of {_FILES} small files, again and again, and a number",
+        data=f"made up: the paths of {_FILES} small files, repeated, and a number",
         note=(
-            "Each step but the last two has a process of its own, whose resident memory is given; "
-            "of the last two it is that of a mark for each row. There every row came exactly once. "
-            f"One slot in {_ASKED} was asked of Schedule.locate and Order.row by itself, the other "
-            "ones all together."
+            "Each step except the last two has a process of its own, and its resident memory is "
+            "shown; for the last two, the memory of a mark for each row. There every row came "
+            f"exactly once. One slot in {_ASKED} was looked up singly by Schedule.locate and "
+            "Order.row, the other slots all together."
         ),
     )
 
@@ -95,18 +95,18 @@ def _lines(folder: Path, num_rows: int) -> Iterable[tuple[str, ...]]:
     from readers.index.table import Index
 
     cost = fresh(_look_up, Index.load(file).columns(("number",)), str(folder))
-    name = f"look up a row in a reader process, median of {_LOOKUPS:,} at random"
+    name = f"look up a row in a reader process, median of {_LOOKUPS:,} random rows"
     yield _line(name, cost, f"{1e6 * cost.seconds:.1f} us")
-    yield _line(f"Loader to the first batch, of {_FEW_ROWS:,} rows", fresh(_first_batch, few))
-    yield _line(f"Loader to the first batch, of {num_rows:,} rows", fresh(_first_batch, file))
-    yield _line("open, with nothing of it in the page cache", fresh(open_file, file, True))
+    yield _line(f"Loader to the first batch, {_FEW_ROWS:,} rows", fresh(_first_batch, few))
+    yield _line(f"Loader to the first batch, {num_rows:,} rows", fresh(_first_batch, file))
+    yield _line("open, not in the page cache", fresh(open_file, file, True))
     yield from _dealt(num_rows)
 
 
 def _line(name: str, cost: Cost, a_row: str = "") -> tuple[str, ...]:
     memory = f"{cost.nbytes / 1e6:.0f}"
     if cost.own_nbytes:
-        memory += f", {cost.own_nbytes / 1e6:.0f} of it its own"
+        memory += f", {cost.own_nbytes / 1e6:.0f} of it private"
     return name, number(cost.seconds), memory, a_row
 
 
@@ -221,7 +221,7 @@ def _dealt(num_rows: int) -> Iterable[tuple[str, ...]]:
     order = Order(num_rows, _SEED)
     batch = min(_BATCH, max(1, num_rows // _RANKS))
     whole = Schedule(num_rows=num_rows, shard=Shard(0, _RANKS), batch_size=batch, epoch=_EPOCH)
-    yield _timed(f"shuffle and deal out to {_RANKS} ranks", order, [(whole, None)])
+    yield _timed(f"shuffle and distribute to {_RANKS} ranks", order, [(whole, None)])
     steps = int(np.random.default_rng(1).integers(1, max(2, whole.steps(_EPOCH))))
     rest = dataclasses.replace(
         whole,

@@ -116,32 +116,32 @@ def model_sheets(settings: Settings) -> list[Sheet]:
     return [
         _constants(costs, "; ".join(data)),
         Sheet(
-            title="Cost model: what it predicts",
-            header=("case", "MB read", "predicted images/s", "measured", "off by", ""),
+            title="Cost model: predictions",
+            header=("case", "MB read", "predicted images/s", "measured", "error", ""),
             lines=tuple(lines),
             data="; ".join(data),
-            note=f"Of runs that the constants were not fitted to; {_machine(settings)}.",
+            note=f"For runs to which the constants were not fitted; {_machine(settings)}.",
         ),
     ]
 
 
 def _constants(costs: dict[str, Costs], data: str) -> Sheet:
     terms = {
-        "reader, an image": "reader_image",
-        "reader, 1 MB read": "reader_mb",
-        "graph, an image": "graph_image",
-        "graph, 1 Mpixel decoded": "decoded_mpixel",
-        "graph, 1 Mpixel delivered": "delivered_mpixel",
+        "reader, per image": "reader_image",
+        "reader, per MB read": "reader_mb",
+        "graph, per image": "graph_image",
+        "graph, per Mpixel decoded": "decoded_mpixel",
+        "graph, per Mpixel delivered": "delivered_mpixel",
     }
     return Sheet(
         title="Cost model: constants",
-        header=("ms of a core", *(kind.upper() for kind in costs)),
+        header=("ms of one core", *(kind.upper() for kind in costs)),
         lines=tuple(
             (words, *(f"{getattr(one, name):.3g}" for one in costs.values()))
             for words, name in terms.items()
         ),
         data=data,
-        note="Decoded are the whole rows of a window (FITS), or all rows down to its last (JPEG).",
+        note="Decoded: the whole rows of a window (FITS), or all rows down to its last (JPEG).",
     )
 
 

@@ -53,12 +53,12 @@ def requests_sheet(
     lines += [_line(way.name, _count(way, server), plan, "") for way in peers]
     return Sheet(
         title=f"Requests: {title}",
-        header=("way", "requests", "MB", "of the plan", "CPU ms of a reader", "round trips"),
+        header=("method", "requests", "MB", "relative to plan", "reader CPU ms", "round trips"),
         lines=tuple(lines),
-        data=f"for an image, in an epoch of {len(archive.rows.local)}; {archive.described}",
-        note="The plan: bytes that a Loader reads of a local file, whose header it knows. All but "
-        "of the first epoch with a cache is counted in a second epoch. Round trips of an image by "
-        "itself: the first of a file, and later ones.",
+        data=f"per image, in an epoch of {len(archive.rows.local)}; {archive.described}",
+        note="The plan: bytes that a Loader reads from a local file whose header it knows. All "
+        "lines except the first epoch with a cache are counted in a second epoch. Round trips of a "
+        "single image: the first of a file, and later ones.",
     )
 
 

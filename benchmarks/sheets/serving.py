@@ -42,12 +42,12 @@ def starts_sheet(photo: str, frame: str, settings: Settings) -> Sheet:
             found[name].append(started(kind, framework, photo if kind == "jpeg" else frame))
     return Sheet(
         title="The first call of a Preprocessor",
-        header=("way", "import, s", "make, s", "first call, s", "lowest to highest", "second, s"),
+        header=("method", "import, s", "make, s", "first call, s", "range", "second, s"),
         lines=tuple(_start_line(name, all_) for name, all_ in found.items()),
-        data="a photograph, or a window of a frame; a process of its own for each round; in the "
-        "page cache, as are compiled functions",
-        note="Medians. To import includes PyTorch, if the tensors are its. The first call builds "
-        "the graph.",
+        data="a photograph, or a window of a frame; a new process for each round; files and "
+        "compiled functions are in the page cache",
+        note="Medians. The import includes PyTorch, if it delivers PyTorch tensors. The first call "
+        "builds the graph.",
     )
 
 
@@ -104,10 +104,10 @@ def threads_sheet(photo: str, settings: Settings) -> Sheet:
         )
     return Sheet(
         title="Threads that share a Preprocessor",
-        header=("threads", "calls/s", "of one thread", "a call, ms", "95 % below, ms"),
+        header=("threads", "calls/s", "relative to one", "ms per call", "95th percentile, ms"),
         lines=tuple(lines),
-        data=f"one photograph a call; {settings.num_threads} threads of DALI",
-        note="Calls take turns, so that each waits for those before it.",
+        data=f"one photograph per call; {settings.num_threads} DALI threads",
+        note="Calls take turns, so each waits for the ones before it.",
     )
 
 
@@ -126,9 +126,9 @@ def memory_sheet(folder: Path, settings: Settings) -> Sheet:
         lines.append((f"{after:,}", f"{nbytes / 1e6:.1f}", f"{more:.0f}", number(each)))
     return Sheet(
         title="Memory of a Preprocessor",
-        header=("calls", "resident memory, MB", "more for a call, bytes", "a call, ms"),
+        header=("calls", "resident memory, MB", "growth per call, bytes", "ms per call"),
         lines=tuple(lines),
-        data=f"a photograph of {4 * _SMALL}x{5 * _SMALL} a call, resized and cut as above; a "
-        "process of its own, with PyTorch",
-        note="What is more, and the time of a call, are means since the line above.",
+        data=f"a photograph of {4 * _SMALL}x{5 * _SMALL} per call, resized and cropped as above; a "
+        "new process, with PyTorch",
+        note="Growth and time per call are means since the line above.",
     )

@@ -27,16 +27,17 @@ def starting_tables(files: Files, settings: Settings, ledger: Ledger) -> Iterato
         baseline="spawn",
         results=race(by_start_method(files, settings, ledger), expected, settings.rounds),
         data=files.described,
-        note="Each in a process of its own, as fork must come before any threads: the first batch "
-        "comes after that was spawned, has imported DALI and PyTorch, and has sent the pixels "
-        f"through a pipe. {settings.num_read_processes} readers, batches of {CASE.batch_size}.",
+        note="Each runs in a process of its own, because fork must come before any threads. The "
+        "first batch comes after this process was spawned, has imported DALI and PyTorch, and has "
+        f"sent the pixels through a pipe. {settings.num_read_processes} readers, batches of "
+        f"{CASE.batch_size}.",
     )
     yield Table(
         title="The Loader by prefetch, whole frames",
         baseline="prefetch 1",
         results=race(by_prefetch(files, settings, ledger), expected, settings.rounds),
         data=files.described,
-        note="Batches that the readers, and again the graph, keep ready. "
+        note="Prefetch: batches that the readers keep ready, and also the graph. "
         f"{settings.num_read_processes} readers, batches of {CASE.batch_size}.",
     )
 

@@ -90,9 +90,9 @@ def aia_suite(settings: Settings) -> Iterator[Table]:
         baseline=f"aiapy, order 3, {PROCESSES} processes",
         results=race(aia_ways(files, settings), expected, settings.rounds),
         data=f"{files.described}; exposure {header['EXPTIME']:.2f} s; {Path(path).name}",
-        note="Differences are in DN/s, from aiapy's order 3 on a float64 map, inside 1.25 solar "
-        f"radii. aiapy makes whole frames, whose reduction by {REDUCED} would come on top. "
-        "OpenCV's cubic kernel is not the spline.",
+        note="Differences are in DN/s, relative to aiapy's order 3 on a float64 map, inside 1.25 "
+        f"solar radii. aiapy makes whole frames; the reduction by {REDUCED} would take extra time. "
+        "OpenCV's cubic kernel differs from the spline.",
     )
     yield level15_table(files, settings)
 

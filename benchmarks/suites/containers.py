@@ -33,15 +33,15 @@ def containers_suite(settings: Settings) -> Iterator[Table | Sheet]:
             settings.rounds,
         )
         yield Table(
-            title="Centre windows of 224x224 out of photographs in containers",
+            title="Centre windows of 224x224 from photographs in containers",
             baseline=_FILES,
             results=results,
-            data=f"{files.described}; of containers {len(packed.tars)} tars, as many TFRecord "
+            data=f"{files.described}; the containers are {len(packed.tars)} tars, as many TFRecord "
             "files, and an LMDB",
-            note=f"{settings.num_read_processes} processes, {settings.num_threads} threads of DALI;"
-            f" batches of {CASE.batch_size}. The Loader shuffles over all photographs, the others "
+            note=f"{settings.num_read_processes} processes, {settings.num_threads} DALI threads; "
+            f"batches of {CASE.batch_size}. The Loader shuffles over all photographs, the others "
             "draw from a buffer that holds all. All flip at random; DALI's flips are undone to "
-            "compare the pixels. Rows are noted beforehand, by index.py --mcu_rows.",
+            "compare the pixels. The MCU index is made beforehand, by index --mcu_rows.",
         )
         yield tars_sheet(Path(folder), settings)
 
@@ -54,8 +54,8 @@ def our_ways(files: Files, packed: Packed, settings: Settings, ledger: Ledger) -
         "Loader, tars": tars,
         "Loader, TFRecord": Index.from_tfrecord(packed.tfrecords),
         "Loader, LMDB": Index.from_lmdb(packed.lmdb),
-        f"{_FILES}, rows noted": with_mcu_rows(files.index),
-        "Loader, tars, rows noted": with_mcu_rows(tars),
+        f"{_FILES}, MCU index": with_mcu_rows(files.index),
+        "Loader, tars, MCU index": with_mcu_rows(tars),
     }
     return [
         loader_way(

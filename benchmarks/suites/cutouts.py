@@ -76,7 +76,7 @@ def _table(title: str, files: Files, hdus: tuple[int, ...], settings: Settings) 
         baseline="DataLoader, astropy section, files kept open",
         results=results,
         data=f"{len(positions)} positions in {files.described}",
-        note=f"Each has {settings.num_read_processes} processes; batches of {_BATCH}.",
+        note=f"{settings.num_read_processes} processes each; batches of {_BATCH}.",
     )
 
 

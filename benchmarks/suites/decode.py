@@ -83,10 +83,10 @@ def _table(
     what = "A frame" if window is None else f"A window of {window}x{window}"
     of = "a mask" if codec == "PLIO_1" else "noise"
     return Table(
-        title=f"{what} in {codec} to {dtype}, {bits:.1f} bits a pixel",
+        title=f"{what} in {codec} to {dtype}, {bits:.1f} bits per pixel",
         baseline="astropy",
         results=race(ways, lambda *_: image, settings.rounds),
-        data=f"{size}x{size} int16 in rows, made of {of}; one core; in the page cache",
+        data=f"{size}x{size} int16 in row tiles, made from {of}; one core; in the page cache",
     )
 
 
@@ -114,13 +114,13 @@ def _by_form(folder: Path, size: int, dtype: str, settings: Settings, window: in
         results += race(ways, lambda *_, image=image: image, settings.rounds)
     what = "frames" if window is None else f"windows of {window}x{window}"
     return Table(
-        title=f"By the form of the decoder, {what} of {dtype} in RICE_1 to float32",
-        axis="bits a pixel",
+        title=f"By the form of the decoder: {what} of {dtype} in RICE_1 to float32",
+        axis="bits per pixel",
         baseline=next(iter(forms)),
         results=tuple(results),
-        data=f"{size}x{size} {dtype} in rows, made of noise; one core; in the page cache",
-        note=f"This CPU has {next(iter(forms))}; for the others NUMBA_CPU_NAME and "
-        "NUMBA_CPU_FEATURES name one that has less.",
+        data=f"{size}x{size} {dtype} in row tiles, made from noise; one core; in the page cache",
+        note=f"This CPU has {next(iter(forms))}. For the other forms, NUMBA_CPU_NAME and "
+        "NUMBA_CPU_FEATURES select a CPU with fewer features.",
     )
 
 

@@ -43,13 +43,13 @@ def headers_suite(settings: Settings) -> Iterator[Table]:
             for name, read in reads.items()
         ]
         yield Table(
-            title="Headers of files",
+            title="Headers of FITS files",
             baseline="astropy getheader",
             results=race(ways, lambda row, _: values[row], settings.rounds),
-            data=f"{count} files, an image in RICE_1 each, headers of {CARDS} cards; one core; in "
-            "the page cache",
-            note=f"An image is a file, of which {len(KEYS)} keywords are read; by index also what "
-            "its other columns need.",
+            data=f"{count} files with one RICE_1 image each, headers of {CARDS} cards; one core; "
+            "in the page cache",
+            note=f"An image is a file, from which {len(KEYS)} keywords are read; index also reads "
+            "the keywords for its other columns.",
         )
 
 

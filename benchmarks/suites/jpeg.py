@@ -1,9 +1,9 @@
-"""Photographs, normalised, against what others read them with: windows, and random regions resized.
+"""Photographs, normalised, compared with other loaders: windows, and random regions resized.
 
-Rows are noted once, by index.py --mcu_rows.
-Windows are the centre's, as DALI's own reader of files knows no rows to draw them by. Its random
-regions are others than those of the rest, and their pixels are not compared. Loaders that feed JAX
-draw the same windows.
+The MCU index is made once, by index --mcu_rows.
+Windows are in the centre, because DALI's own reader of files has no row numbers to draw them from.
+It draws other random regions than the other loaders, so their pixels are not compared. Loaders that
+feed JAX draw the same windows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def jpeg_suite(settings: Settings) -> Iterator[Table]:
     """Time all of them."""
     files = find_files(settings, "jpeg", (2 if settings.quick else 9) * CASE.batch_size)
     yield _table(
-        "Centre windows of 224x224 out of photographs",
+        "Centre windows of 224x224 from photographs",
         CASE,
         jpeg_ways,
         files,
         settings,
-        note="SPDL's colours are FFmpeg's, which are not libjpeg's, and it does not turn "
-        "photographs as their EXIF says.",
+        note="SPDL's colours are those of FFmpeg, which differ from libjpeg's, and it ignores the "
+        "orientation in EXIF.",
     )
     yield _table(
         "Random regions of photographs, resized to 224x224 and flipped",
@@ -46,16 +46,16 @@ def jpeg_suite(settings: Settings) -> Iterator[Table]:
         files,
         settings,
         note="Regions have 8 to 100 % of the area, and widths of 3/4 to 4/3 of their heights. "
-        "DALI's own draws are others, and its pixels are not compared.",
+        "DALI draws other regions, so its pixels are not compared.",
     )
     yield _table(
-        "Random windows of 224x224, flipped, as arrays of JAX",
+        "Random windows of 224x224, flipped, as JAX arrays",
         WINDOWS,
         jax_ways,
         files,
         settings,
         baseline="grain, Pillow",
-        note="Each process of grain has a thread.",
+        note="Each grain process has one thread.",
     )
 
 
@@ -74,7 +74,7 @@ def _table(
         results = race(ways(files, settings, ledger), expected, settings.rounds)
     how = (
         f"{settings.num_read_processes} processes, {settings.num_threads} threads of DALI or SPDL; "
-        f"batches of {case.batch_size}. Rows are noted beforehand, by index.py --mcu_rows."
+        f"batches of {case.batch_size}. The MCU index is made beforehand, by index --mcu_rows."
     )
     return Table(
         title=title,

@@ -42,9 +42,9 @@ def resources_sheet(usages: list[Usage]) -> Sheet:
     """Show what ptxas says of registers and memory, and how many warps an SM holds so."""
     sources = {kernel.name: fingerprint(kernel) for kernel in KERNELS}
     return Sheet(
-        title="What CUDA kernels take on an SM",
+        title="Resources of CUDA kernels on an SM",
         header=(
-            *("kernel", "architecture", "threads a block", "registers", "stack", "spills"),
+            *("kernel", "architecture", "threads per block", "registers", "stack", "spills"),
             *("shared memory", "warps", "of", "source"),
         ),
         lines=tuple(
@@ -56,9 +56,9 @@ def resources_sheet(usages: list[Usage]) -> Sheet:
             for usage in usages
         ),
         data="compiled by numba-cuda and ptxas, without a GPU",
-        note="Registers, and bytes of stack and spills, of a thread; bytes of shared memory of a "
-        "block. Warps that an SM runs at a time, of those it can. Source: a hash of the functions "
-        "and constants that a kernel uses.",
+        note="Per thread: registers, and bytes of stack and spills. Per block: bytes of shared "
+        "memory. Warps that an SM runs at a time, of the largest possible number. Source: a hash "
+        "of the functions and constants that a kernel uses.",
     )
 
 
@@ -71,13 +71,13 @@ def counts_sheet(arch: str, folder: Path) -> Sheet:
             moved = 32 * counts["sectors"] / pixels
             lines.append((name, kernel, *cells, number(moved)))
     return Sheet(
-        title=f"What CUDA kernels execute for a pixel, {arch}",
+        title=f"Instructions of CUDA kernels per pixel, {arch}",
         header=("work", "kernel", *COUNTED[:-1], "bytes moved"),
         lines=tuple(lines),
         data="PTX, run on the CPU",
         note="For each pixel of the output: PTX instructions, loads and stores of global memory, "
-        "accesses to shared memory; and bytes that warps move to and from global memory, by 32, if "
-        "no cache helps. How long a GPU takes for that is not measured.",
+        "accesses to shared memory, and bytes that warps move to and from global memory, in units "
+        "of 32, without any cache. The time on a GPU is not measured.",
     )
 
 
@@ -103,11 +103,11 @@ def _worked(arch: str, folder: Path) -> Iterator[tuple[str, int, Device]]:
 
 
 DECODED: dict[str, dict[str, Any]] = {
-    "RICE_1 of int16, 9 bits a pixel": {"scale": 60.0},
-    "RICE_1 of int16, 5 bits a pixel": {"scale": 4.0},
+    "RICE_1 of int16, 9 bits per pixel": {"scale": 60.0},
+    "RICE_1 of int16, 5 bits per pixel": {"scale": 4.0},
     "RICE_1 of float32, dithered": {"kind": "float32", "scale": 60.0},
     "RICE_1 of int16, tiles of 32 x 32": {"scale": 60.0, "tile_shape": (32, 32)},
-    "int16, not compressed": {"scale": 60.0, "compression_type": "NOCOMPRESS"},
+    "int16, uncompressed": {"scale": 60.0, "compression_type": "NOCOMPRESS"},
 }
 """Images that are decoded: standard deviation of their noise, and how they are compressed."""
 
@@ -124,8 +124,8 @@ _ASINH = tuple(Stretch(kind="asinh", unit=100, a=0.1).parameters().tolist())
 AUGMENTED: dict[str, tuple[Any, tuple[float, ...]]] = {
     "asinh of three channels": (StretchImages((_ASINH,) * 3), ()),
     "noise": (Noise(of_photons=False), (0.1, 0.2, 5)),
-    "noise of photons, at most 15": (Noise(of_photons=True), (0.1, 0.2, 1 / 17, 2)),
-    "noise of photons, thousands": (Noise(of_photons=True), (0.1, 0.2, 1000, 2)),
+    "photon noise, at most 15": (Noise(of_photons=True), (0.1, 0.2, 1 / 17, 2)),
+    "photon noise, thousands": (Noise(of_photons=True), (0.1, 0.2, 1000, 2)),
     "brightness of RGB": (Retouch(), (255, BRIGHTNESS, 1.2)),
     "brightness, contrast, saturation and hue of RGB": (
         Retouch(),

@@ -53,5 +53,5 @@ def _table(title: str, case: Case, most: int, settings: Settings, ledger: Ledger
         baseline=f"DataLoader, {peers[0]}",
         results=race(ways, expected_pixels(files.paths, case), settings.rounds),
         data=files.described,
-        note=f"Each has {workers} processes; batches of {case.batch_size}.",
+        note=f"{workers} processes each; batches of {case.batch_size}.",
     )

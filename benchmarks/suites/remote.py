@@ -71,10 +71,10 @@ def tables(
         baseline=best.name,
         results=results,
         data=f"{len(local)} images of {archive.described}",
-        note=f"Each has {settings.num_read_processes} processes; batches of {archive.batch_size}. "
-        f"Answers take {1e3 * _DELAY_S:.0f} ms more. The CPU time of the store is not counted. "
-        "Where objects are kept open, s3fs keeps in memory what it has read: with default blocks "
-        "all of these.",
+        note=f"{settings.num_read_processes} processes each; batches of {archive.batch_size}. "
+        f"Answers are delayed by {1e3 * _DELAY_S:.0f} ms. The CPU time of the store is not "
+        "counted. If objects are kept open, s3fs keeps the bytes that it has read in memory: with "
+        "default blocks, whole objects.",
     )
     yield requests_sheet(title, archive, server, settings, folder / "counted", peers)
 

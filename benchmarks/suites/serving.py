@@ -71,11 +71,11 @@ def _photo_table(photo: Path, settings: Settings) -> Table:
         _way("Pillow and NumPy", lambda: by_pillow(content)[None], calls, atol=0.0),
     ]
     return Table(
-        title=f"One photograph a call, to {SIDE} and cut to {CROP}x{CROP}",
+        title=f"One photograph per call, resized to {SIDE} and cropped to {CROP}x{CROP}",
         baseline="Pillow and NumPy",
         results=race(ways, lambda *_: by_pillow(content), settings.rounds),
         data=_described(photo),
-        note=f"{settings.num_threads} threads of DALI. Differences are of normalised values.",
+        note=f"{settings.num_threads} DALI threads. Differences are of normalised values.",
     )
 
 
@@ -91,12 +91,12 @@ def _batch_table(photo: Path, settings: Settings) -> Table:
         ),
     ]
     return Table(
-        title=f"{BATCH} photographs a call, the same",
+        title=f"{BATCH} photographs per call, the same",
         baseline="the Loader's graph",
         results=race(ways, lambda *_: by_pillow(content), settings.rounds),
         data=_described(photo),
-        note=f"{settings.num_threads} threads of DALI. The graph reads in this process, too, and "
-        "nothing runs ahead. Differences are from Pillow.",
+        note=f"{settings.num_threads} DALI threads. The graph also reads in this process, and does "
+        "not prefetch. Differences are relative to Pillow.",
     )
 
 
@@ -117,12 +117,12 @@ def _window_table(frame: Path, settings: Settings) -> Table:
     ]
     image = pixels[cut, cut].astype(np.float32)[None]
     return Table(
-        title=f"A window of {WINDOW}x{WINDOW} of a frame in RICE_1 a call",
+        title=f"A window of {WINDOW}x{WINDOW} of a frame in RICE_1 per call",
         baseline="astropy",
         results=race(ways, lambda *_: image, settings.rounds),
         data=f"a synthetic FITS file, {len(pixels)}x{len(pixels)}, {len(content) / 1e6:.1f} MB, in "
         "memory",
-        note="astropy decodes the whole frame for its data, and tiles for its section.",
+        note="astropy decodes the whole frame for `data`, and only tiles for `section`.",
     )
 
 

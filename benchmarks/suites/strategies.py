@@ -72,12 +72,12 @@ def strategies_suite(settings: Settings) -> Iterator[Table | Sheet]:
     with new_ledger() as ledger:
         ways = strategies(files, settings, ledger)
         table = Table(
-            title="Ways to feed DALI with whole frames",
+            title="Strategies to feed DALI with whole frames",
             baseline="serial source",
             results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
             data=files.described,
-            note=f"{settings.num_read_processes} processes that decode, batches of "
-            f"{CASE.batch_size}, float32 out.",
+            note=f"{settings.num_read_processes} decoding processes, batches of "
+            f"{CASE.batch_size}, float32 output.",
         )
         yield table
         yield epoch_sheet(table, len(files.paths))

@@ -47,19 +47,19 @@ CASES = (
     Case("512x512 windows of frames", "fits", 16, _WINDOW),
     Case("512x512 windows of frames", "fits", 64, _WINDOW),
     Case("224x224 windows of photographs", "jpeg", 64, _PHOTO),
-    Case("224x224 windows of photographs, rows noted", "jpeg", 64, _PHOTO, True),
+    Case("224x224 windows of photographs, MCU index", "jpeg", 64, _PHOTO, True),
     Case("8x8 arrays", "npy", 16),
     Case("8x8 arrays", "npy", 64),
     Case("8x8 arrays", "npy", 256),
 )
 
 COLUMNS = {
-    "readers_ms": "readers, CPU ms a sample",
-    "main_thread_us": "main thread, CPU us a batch",
-    "consumer_ms": "consumer, CPU ms a sample",
+    "readers_ms": "readers, CPU ms per sample",
+    "main_thread_us": "main thread, CPU us per batch",
+    "consumer_ms": "consumer, CPU ms per sample",
     "samples_per_s": "samples/s",
-    "first_batch_s": "first batch s",
-    "memory_mb": "memory MB",
+    "first_batch_s": "first batch, s",
+    "memory_mb": "memory, MB",
 }
 
 
@@ -103,7 +103,7 @@ def checkout(commit: str) -> Iterator[Path]:
         reason = archive.stderr.decode().strip()
         raise ValueError(
             f"--against={commit}: cannot check it out ({reason}): name a commit of this clone, "
-            "after `git fetch --unshallow` if it has not all of them"
+            "after `git fetch --unshallow` if the clone lacks some"
         )
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
@@ -149,8 +149,8 @@ def _sheet(
         header=("version", *COLUMNS.values()),
         lines=tuple(tuple(line) for line in of_each),
         data=described,
-        note=f"Medians of {len(rounds)} rounds. A ratio is of this version to {settings.against}, "
-        f"round by round: below 1 is better, but for samples/s. {settings.num_read_processes} "
-        f"readers, {settings.num_threads} threads of DALI, which decode. The consumer has the main "
-        "thread and those of DALI. Memory: what processes share counts once.",
+        note=f"Medians of {len(rounds)} rounds. Ratios are of this version to {settings.against}, "
+        f"round by round: below 1 is better, except for samples/s. {settings.num_read_processes} "
+        f"readers, {settings.num_threads} DALI threads, which decode. The consumer is the main "
+        "thread and DALI's threads. Memory that processes share counts once.",
     )

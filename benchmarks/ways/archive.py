@@ -28,7 +28,7 @@ class Copy:
     local: Index
     remote: Index
     noted: Index
-    """The remote one, with its tiles noted."""
+    """The remote Index, with tile offsets."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def make_archives(
     sizes = [sum(path.stat().st_size for path in (folder / name).glob("*.fits")) / frames / 1e6
              for name in ("rows", "square")]  # fmt: skip
     described = (
-        f"{frames} made frames of {edge}x{edge} in RICE_1, {sizes[0]:.2f} MB each; of square "
-        f"tiles of {tiles}x{tiles} {sizes[1]:.2f} MB"
+        f"{frames} synthetic frames of {edge}x{edge} in RICE_1, {sizes[0]:.2f} MB each; in square "
+        f"tiles of {tiles}x{tiles}, {sizes[1]:.2f} MB"
     )
     parts = ((files, corners, size), (np.arange(frames), np.zeros((2, frames), np.int64), None))
     windows, whole = (
@@ -156,7 +156,7 @@ def our_loaders(
         second,
         Ours("Loader", rows, rows.remote, remote),
         first,
-        Ours("Loader, tiles noted", rows, rows.noted, remote),
-        Ours("Loader, square tiles noted", square, square.noted, remote),
+        Ours("Loader, tile offsets", rows, rows.noted, remote),
+        Ours("Loader, square tiles, tile offsets", square, square.noted, remote),
         Ours("Loader, square tiles, local files", square, square.local, common),
     ]

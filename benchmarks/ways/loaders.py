@@ -25,13 +25,13 @@ def expected_pixels(paths: Sequence[str], case: Case) -> Expected:
 
 
 def loader_ways(index: Index, case: Case, passes: int, **settings: Any) -> list[Way]:
-    """Make the ways of this toolkit: of windows of photographs with their rows noted, too."""
+    """Make the Loader's ways: for windows of photographs, also one with an MCU index."""
     ways = [loader_way("Loader", index, case, passes, **settings)]
     if case.kind == "jpeg" and (case.crop is not None or case.random_area is not None):
         from dali_pipelines import with_mcu_rows
 
         noted = with_mcu_rows(index)
-        ways.insert(0, loader_way("Loader, rows noted", noted, case, passes, **settings))
+        ways.insert(0, loader_way("Loader, MCU index", noted, case, passes, **settings))
     return ways
 
 

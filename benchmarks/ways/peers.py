@@ -172,13 +172,13 @@ PEERS = {
     "torchfits": Peer(
         read=with_torchfits,
         needs="torchfits._C",
-        remedy="each version of it is for one of PyTorch: 1.2.0 for 2.13",
+        remedy="each version needs one version of PyTorch: 1.2.0 needs 2.13",
     ),
     "Pillow": Peer(read=with_pillow, needs="PIL", opens_files=True),
     "torchvision": Peer(
         read=with_torchvision,
         needs="torchvision",
-        remedy="install the one for this PyTorch, from where that came from",
+        remedy="install the version for this PyTorch, from the same source",
     ),
 }
 

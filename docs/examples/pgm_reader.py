@@ -1,4 +1,4 @@
-"""A Reader of 16-bit PGM files, as many cameras write them: an example of a format of your own."""
+"""A Reader of 16-bit PGM files, which many cameras write: an example of a format of your own."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ MOST_HEADER_BYTES = 1024
 
 @dataclass(frozen=True)
 class PgmReader:
-    """Read gray images of type P5 with 16 bits; of a window, only its rows."""
+    """Read 16-bit gray images of type P5; for a window, only its rows are read."""
 
     channels = 1
     specs = (SampleSpec(name="image", dtype="uint16", ndim=3, layout="HWC"),)
@@ -34,7 +34,7 @@ class PgmReader:
         return Sample({"image": pixels.astype(np.uint16, order="C")}, len(content))
 
     def peek(self, row, window):
-        """Read only the header: memory is estimated from it before a run."""
+        """Read only the header, to estimate the memory of a run before it starts."""
         try:
             with row.place as place:
                 height, width, _ = read_header(place)
@@ -48,7 +48,7 @@ class PgmReader:
         self.read(row, None)
 
     def blank(self, height, width):
-        """Return an image that stands in a slot without a row; it is never delivered."""
+        """Return an image for a slot without a row; it is never delivered."""
         return Sample({"image": np.zeros((height, width, 1), np.uint16)})
 
 

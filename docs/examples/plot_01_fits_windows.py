@@ -2,17 +2,16 @@
 Random windows of FITS images
 =============================
 
-Read random 512x512 windows of 4096x4096 frames, and look at them as a network will see them.
+Read random 512x512 windows of 4096x4096 frames, and plot them as a network will see them.
 """
 
 # %%
-# The sample frames look like AIA level 1: 4096x4096 integers, compressed with RICE_1. Only the
+# The sample frames are like AIA level 1: 4096x4096 integers, compressed with RICE_1. Only the
 # tiles that a window touches are read and decoded.
 
 import matplotlib.pyplot as plt
 
-from dali_pipelines import Index, Loader, fits_pipeline
-from dali_pipelines.cli.samples.sets import fits_samples
+from dali_pipelines import Index, Loader, fits_pipeline, fits_samples
 
 
 def draw(batch):
@@ -25,9 +24,9 @@ def draw(batch):
 
 
 # %%
-# ``mean`` and ``std`` bring the values near unit size. Window and flips of a row follow from
-# (seed, epoch, row) alone: build this page again, and the picture is the same. Here the four files
-# come in two epochs, each time with other windows.
+# ``mean`` and ``std`` scale the values roughly to unit size. Window and flips of a row depend only
+# on (seed, epoch, row), so the picture is the same each time this page is built. Here the four
+# files come in two epochs, each time with other windows.
 
 if __name__ == "__main__":
     loader = Loader(

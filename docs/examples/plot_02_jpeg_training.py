@@ -6,15 +6,14 @@ An image classifier in PyTorch: random crops and flips for training, centre crop
 """
 
 # %%
-# The sample photographs lie in one folder for each class, as ImageNet does. The Index of such
-# folders has a column ``label``; ``columns`` delivers it with each batch.
+# The sample photographs are in one folder per class, as in ImageNet. The Index of such folders has
+# a column ``label``; ``columns`` delivers it with each batch.
 
 import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
-from dali_pipelines import Index, Loader, jpeg_pipeline
-from dali_pipelines.cli.samples.sets import jpeg_samples
+from dali_pipelines import Index, Loader, jpeg_pipeline, jpeg_samples
 
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 
@@ -47,9 +46,8 @@ def split(index):
 
 
 # %%
-# The loops are those of any PyTorch training. Both Loaders stay open, so their reader processes
-# start once. Validation draws nothing at random, and its tail is ``partial``: each image counts
-# once.
+# The training loops are plain PyTorch. Both Loaders stay open, so their reader processes start only
+# once. Validation is not random, and its tail is ``partial``, so each image counts once.
 
 
 def train(model, training, validation, epochs):
@@ -84,7 +82,7 @@ def make_model(classes):
 
 
 # %%
-# Draw one batch of training images, and the accuracy.
+# Plot one batch of training images, and the accuracy.
 
 
 def draw(batch, names, accuracy):

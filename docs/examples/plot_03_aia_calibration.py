@@ -7,13 +7,12 @@ divides by the exposure time, and stretches them for a network.
 """
 
 # %%
-# ``Stretch`` is the curve between DN/s and what a network takes. Here: asinh, onto -1 to 1.
+# ``Stretch`` is the curve from DN/s to the input of a network. Here it is asinh, onto -1 to 1.
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dali_pipelines import Index, Loader, Stretch, aia_pipeline, fits_pipeline
-from dali_pipelines.cli.samples.sets import fits_samples
+from dali_pipelines import Index, Loader, Stretch, aia_pipeline, fits_pipeline, fits_samples
 
 STRETCH = Stretch.onto(-1, 1, kind="asinh", unit=2000, a=0.02, clip=(0, 1))
 
@@ -28,9 +27,9 @@ def first_image(factory, index, **settings):
 
 
 # %%
-# The Index takes one file of the channel 171. The first image is the frame as it is stored. The
-# second one is calibrated; the third is a random window of it, turned by up to 30 degrees. Turn,
-# zoom and window are part of the registration, so pixels are interpolated once.
+# The Index has one file of the channel 171. The first image is the frame as stored. The second is
+# calibrated. The third is a random window of it, turned by up to 30 degrees. Rotation, zoom and
+# window are part of the registration, so pixels are interpolated only once.
 
 
 def draw(images):

@@ -2,7 +2,7 @@
 A Reader of your own
 ====================
 
-Read files in a way of your own: of 16-bit PGM files, no more than the rows of each window.
+Read a format of your own: 16-bit PGM files, of which only the rows of each window are read.
 """
 
 # %%
@@ -11,9 +11,9 @@ Read files in a way of your own: of 16-bit PGM files, no more than the rows of e
 # .. literalinclude:: ../examples/pgm_reader.py
 #    :language: python
 #
-# ``reader_pipeline`` puts it into a pipeline. ``decode_array`` is the graph fragment for Readers
-# that decode for themselves. All settings, such as windows, flips, shards, and resuming,
-# come with it.
+# ``reader_pipeline`` makes a pipeline from it. ``decode_array`` is the graph fragment for Readers
+# that decode the image themselves. All features work with it, such as windows, flips, shards and
+# resuming.
 
 import tempfile
 from pathlib import Path
@@ -31,7 +31,7 @@ def pgm_pipeline(index, **settings):
 
 
 # %%
-# Draw some star fields, and damage one of the files.
+# Make some star fields, and damage one of the files.
 
 
 def save_star_field(path, seed, size=256):
@@ -47,7 +47,7 @@ def save_star_field(path, seed, size=256):
 
 
 # %%
-# With ``bad_sample="skip"`` the damaged file is left out, and the Loader says why.
+# With ``bad_sample="skip"`` the damaged file is skipped, and the Loader says why.
 
 
 def draw(batch):

@@ -2,13 +2,13 @@
 Resume on another number of GPUs
 ================================
 
-Stop in the middle of an epoch on two shards, and go on with three. Every row comes exactly once.
+Stop in the middle of an epoch on two shards, and continue with three. Every row comes exactly once.
 """
 
 # %%
-# The state of a Loader is small: seed, epoch, position, and a digest of the Index. It knows nothing
-# of batch size or shards, so it can be loaded with others. Here pipelines on the CPU stand for
-# GPUs.
+# The state of a Loader is small: seed, epoch, position, and a digest of the Index. It does not
+# depend on batch size or shards, so it can be loaded with others. Here pipelines on the CPU
+# represent GPUs.
 
 import tempfile
 from pathlib import Path
@@ -42,7 +42,7 @@ def deliver(loader, steps=None):
 
 
 # %%
-# Draw which shard delivered which row, before and after.
+# Plot which shard delivered which row, before and after.
 
 
 def draw(before, after):

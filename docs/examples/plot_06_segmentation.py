@@ -2,7 +2,7 @@
 Train a segmentation with masks
 ===============================
 
-A mask for each image takes the same random crop, rotation, zoom and flips as the image.
+The mask of each image gets the same random crop, rotation, zoom and flips as the image.
 """
 
 # %%
@@ -42,9 +42,9 @@ def make_images(folder):
 
 
 # %%
-# ``targets`` names the outputs. A mask has one channel less than an image, (batch, height, width),
-# and whole numbers: each pixel is that of the nearest one in the file. What rotation shows of the
-# outside is 255, which the loss ignores.
+# ``targets`` names the outputs. A mask has no channel axis, (batch, height, width), and integer
+# values: each pixel has the value of the nearest one in the file. Where rotation shows the outside
+# of the image, the mask is 255, which the loss ignores.
 
 
 def make_loader(index, **settings):
@@ -64,7 +64,7 @@ def make_loader(index, **settings):
 
 
 # %%
-# A small network that looks at each pixel and its surroundings, and a plain loop.
+# A small network that classifies each pixel from its surroundings, and a plain training loop.
 
 
 def make_model():
@@ -93,7 +93,7 @@ def train(model, loader, epochs):
 
 
 def intersection_over_union(model, loader):
-    """Return the mean over the two classes of objects, on whole validation images."""
+    """Return the mean IoU of the two object classes, on whole validation images."""
     inside, either = torch.zeros(2), torch.zeros(2)
     model.eval()
     with torch.no_grad():
@@ -107,7 +107,7 @@ def intersection_over_union(model, loader):
 
 
 # %%
-# Images of the validation, their masks, and what the network makes of them.
+# Validation images, their masks, and the predictions of the network.
 
 
 def draw(model, batch, losses):

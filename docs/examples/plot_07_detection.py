@@ -2,8 +2,8 @@
 Train a detector with boxes
 ===========================
 
-A COCO file gives boxes and labels; they are cut, scaled and flipped with the images, and padded so
-that they fit into one tensor.
+Read boxes and labels from a COCO file. They are cut, scaled and flipped with the images, and padded
+to fit into one tensor.
 """
 
 # %%
@@ -23,7 +23,7 @@ from torch import nn
 from dali_pipelines import Boxes, Index, Loader, jpeg_pipeline
 
 SIZE, COUNT, CROP, CELLS = 160, 120, 96, 6
-LEAST = -1.5  # of a cell that is sure: a probability of 0.18, as a centre may lie between cells
+LEAST = -1.5  # logit of a confident cell: a probability of 0.18, as a centre may be between cells
 CATEGORIES = [{"id": 4, "name": "disc"}, {"id": 9, "name": "square"}]
 
 
@@ -59,8 +59,8 @@ def make_images(folder):
 
 
 # %%
-# The labels count the categories from 0; ``index.classes`` are their names. A box is dropped where
-# the random region shows less than half of it.
+# The labels count the categories from 0; ``index.classes`` are their names. A box is dropped if the
+# random region shows less than half of it.
 
 
 def make_loader(index, **settings):
@@ -81,9 +81,9 @@ def make_loader(index, **settings):
 
 
 # %%
-# The network looks at the image once, as SSD and YOLO do. Each of 6x6 cells says whether the
-# centre of an object lies in it, of which class it is, and how far the four edges are from its own
-# centre.
+# The network processes the image once, like SSD and YOLO. Each of 6x6 cells predicts whether it
+# contains the centre of an object, the class of the object, and the distances of the four edges
+# from the centre of the cell.
 
 
 def make_model(classes):
@@ -97,7 +97,7 @@ def make_model(classes):
 
 
 def boxes_of(found):
-    """Return the boxes that the cells stand for, as shares of the image."""
+    """Return the boxes that the cells predict, as fractions of the image."""
     centres = (torch.arange(CELLS) + 0.5) / CELLS
     y, x = torch.meshgrid(centres, centres, indexing="ij")
     left, top, right, bottom = found[..., 1:5].sigmoid().unbind(-1)
@@ -143,7 +143,7 @@ def train(model, loader, epochs):
 
 
 # %%
-# An object counts as found if a cell is sure of it, of the right class, and its box overlaps that
+# An object counts as found if a cell is confident, its class is right, and its box overlaps the box
 # of the object by more than half.
 
 
@@ -165,7 +165,7 @@ def overlaps(box, others):
 
 
 def share_found(model, loader):
-    """Return the share of the objects of the validation that are found."""
+    """Return the fraction of the validation objects that are found."""
     model.eval()
     hits = total = 0
     for (batch,) in loader:
@@ -179,11 +179,11 @@ def share_found(model, loader):
 
 
 # %%
-# The boxes of the annotations are dashed, those that were found are solid.
+# The boxes of the annotations are dashed, the boxes found by the network are solid.
 
 
 def draw(model, batch, losses, names):
-    """Show six samples of the validation, and the loss by step."""
+    """Show six validation samples, and the loss by step."""
     figure = plt.figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=[3, 2])
     found = detections(model, batch["image"])
@@ -193,7 +193,7 @@ def draw(model, batch, losses, names):
         known = batch["labels"][place, : batch["num_boxes"][place]]
         for style, boxes, labels in (("--", truth, known), ("-", *found[place])):
             for (x1, y1, x2, y2), label in zip(boxes.tolist(), labels.tolist(), strict=True):
-                edges = (x1 - 0.5, y1 - 0.5), x2 - x1, y2 - y1  # of pixels, not their centres
+                edges = (x1 - 0.5, y1 - 0.5), x2 - x1, y2 - y1  # edges of pixels, not centres
                 colour = ("tab:orange", "tab:cyan")[label]
                 axis.add_patch(plt.Rectangle(*edges, fill=False, linestyle=style, color=colour))
         axis.set(xticks=[], yticks=[])

@@ -2,21 +2,20 @@
 Operators of your own, and where a sample lies
 ==============================================
 
-Blur and brighten each sample by chance inside the graph, and mark the samples in the whole image.
+Blur and brighten samples at random inside the graph, and mark the samples in the whole image.
 """
 
 # %%
 # A transform adds nodes to the graph. It gets an image (layout HWC, float32, physical values), and
-# random numbers that follow from the seed, the epoch and the row alone: DALI's own random operators
-# would change their results with the batch size, and are an error.
+# random numbers that depend only on the seed, the epoch and the row. The results of DALI's own
+# random operators would depend on the batch size, so they are an error.
 
 import matplotlib.pyplot as plt
 import numpy as np
 from astropy.io import fits
 from nvidia.dali import fn
 
-from dali_pipelines import Index, Loader, fits_pipeline
-from dali_pipelines.cli.samples.sets import fits_samples
+from dali_pipelines import Index, Loader, fits_pipeline, fits_samples
 
 CROP = 1024
 
@@ -43,7 +42,7 @@ def corners(matrix, size):
 
 
 # %%
-# Six windows of one frame: six rows of the Index, each with chance of its own.
+# Six windows of one frame: six rows of the Index, each with its own random numbers.
 
 
 def draw(path, batch):

@@ -2,13 +2,13 @@
 Classify cutouts of a catalogue
 ===============================
 
-A survey finds stars, and with them cosmic rays. A catalogue of positions on the sky becomes cutouts
-of image and data quality, on which a network learns to tell the two apart.
+A survey detects stars, but also cosmic rays. From a catalogue of sky positions we make cutouts of
+image and data quality, and train a network to tell the two apart.
 """
 
 # %%
 # First the data: exposures of an image (``SCI``) and flags of its pixels (``DQ``) with a WCS, and a
-# catalogue of what was found on them, labelled by hand: 1 is real, 0 is bogus.
+# catalogue of the detections, labelled by hand: 1 is real, 0 is bogus.
 
 import tempfile
 from pathlib import Path
@@ -51,7 +51,7 @@ def make_survey(folder):
 
 
 def add_star(image, y, x, random):
-    """Add a star: as wide as the seeing, wherever in a pixel."""
+    """Add a star as wide as the seeing, at any position within a pixel."""
     rows, columns = np.ogrid[:SIZE, :SIZE]
     away = (rows - y) ** 2 + (columns - x) ** 2
     image += random.uniform(30, 200) * np.exp(-away / (2 * 1.8**2))
@@ -67,9 +67,9 @@ def add_ray(image, y, x, random):
 
 
 # %%
-# Each position becomes a row for each image that it lies on, with the columns of the catalogue.
-# Near an edge, what is outside the image is filled. ``dq`` is of the type in the file, int16, and
-# takes the same window and flips as the image.
+# Each position becomes a row for each image that contains it, with the columns of the catalogue.
+# Near an edge, pixels outside the image are filled. ``dq`` has the type in the file, int16, and
+# gets the same window and flips as the image.
 
 
 def make_loader(index, **settings):
@@ -123,7 +123,7 @@ def train(model, loader, epochs):
 
 
 def share_right(model, loader):
-    """Return the share of the cutouts that are classified right."""
+    """Return the fraction of the cutouts that are classified correctly."""
     model.eval()
     right = total = 0
     with torch.no_grad():
@@ -135,7 +135,7 @@ def share_right(model, loader):
 
 
 # %%
-# Whole exposures are left out for the validation, as two cutouts of one exposure are not
+# Whole exposures are reserved for validation, because two cutouts of one exposure are not
 # independent.
 
 

@@ -2,8 +2,8 @@
 Forecast the next frame of a sequence
 =====================================
 
-Frames in time become samples of several frames, all under one window and flip. A network learns to
-forecast the frame that follows three others.
+Make samples of several consecutive frames, with the same window and flip for all of them. A network
+learns to forecast the frame that follows three others.
 """
 
 # %%
@@ -47,15 +47,15 @@ def make_frames(folder):
 
 
 # %%
-# Each frame makes a sample with those 24 and 12 minutes before and 12 minutes after it, where all
+# Each frame makes a sample with the frames 24 and 12 minutes before and 12 minutes after it, if all
 # of them exist. ``image`` has shape (batch, 4, 1, height, width).
 #
-# Blocks of time are left for the validation. A sample reaches over 36 minutes, so the blocks are
-# further apart than that: no frame is in both.
+# Blocks of time are reserved for validation. A sample spans 36 minutes, so the blocks are further
+# apart than that, and no frame is in both.
 
 
 def make_loaders(index):
-    """Return a Loader of the training, and one of the validation."""
+    """Return a Loader for training, and one for validation."""
     samples = index.group(time="time", offsets=OFFSETS, tolerance="1min")
     blocks = TimeBlocks("time", block="6h", gap="40min")
     parts = samples.split({"train": 0.8, "val": 0.2}, by=blocks)
@@ -71,11 +71,11 @@ def make_loaders(index):
 
 
 # %%
-# What a forecast must beat is persistence: the next frame is like the last one.
+# The baseline of a forecast is persistence: the next frame is like the last one.
 
 
 class Forecaster(nn.Module):
-    """Three frames to the change from the last one to the next."""
+    """A network that maps three frames to the change from the last one to the next."""
 
     def __init__(self, width=32):
         super().__init__()

@@ -2,13 +2,13 @@
 Train with Lightning, and resume
 ================================
 
-A Trainer of PyTorch Lightning stops in the middle of an epoch, and goes on from its checkpoint as
+A Trainer of PyTorch Lightning stops in the middle of an epoch, and continues from its checkpoint as
 if nothing had happened.
 """
 
 # %%
 # A ``DataModule`` takes one Loader for each loop. Here images are noise with a bright spot, and the
-# network learns where the spot is.
+# network learns to locate the spot.
 
 import tempfile
 from pathlib import Path
@@ -47,8 +47,8 @@ def make_data(index):
 
 
 # %%
-# A step gets the dict of its rank. The metric of the validation is updated with the values of all
-# samples: so it is right on any number of ranks, also where the last batch of one is empty.
+# A step gets the dict of its rank. The validation metric is updated with the values of all samples,
+# so it is right on any number of ranks, even if the last batch of a rank is empty.
 
 
 class Network(LightningModule):
@@ -74,18 +74,18 @@ class Network(LightningModule):
         return loss
 
     def validation_step(self, batch, _):
-        """Count what is right."""
+        """Count the right predictions."""
         self.right.update((self(batch["image"]).argmax(1) == batch["place"]).float())
         self.log("accuracy", self.right)
 
     def configure_optimizers(self):
-        """Choose Adam."""
+        """Return the optimizer, Adam."""
         return torch.optim.Adam(self.parameters(), 0.01)
 
 
 # %%
-# Train once without a break; then stop after 70 steps, and resume with new Loaders, as a new
-# process would. It could have another number of ranks.
+# Train once without interruption. Then stop after 70 steps, and resume with new Loaders, as a new
+# process would. The number of ranks could also differ.
 
 
 def train(index, folder, stop_at=None, checkpoint=None):

@@ -2,13 +2,13 @@
 Train, save, serve: the same images
 ===================================
 
-The preprocessing of a training is saved beside the checkpoint, and a service loads both. Its
-images equal those of validation; those of a preprocessing that is written anew do not.
+Save the preprocessing of a training run beside the checkpoint, and load both in a service. Its
+images equal those of the validation, unlike the images of a reimplemented preprocessing.
 """
 
 # %%
-# The network is trained as in :doc:`plot_02_jpeg_training`, on regions of random size; validation
-# resizes photographs and cuts out their middle, as torchvision's recipes do.
+# The network is trained as in :doc:`plot_02_jpeg_training`, on regions of random size. Validation
+# resizes photographs and crops their centre, as torchvision's recipes do.
 
 import io
 from pathlib import Path
@@ -20,8 +20,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from dali_pipelines import Index, Loader, Preprocessor, jpeg_pipeline
-from dali_pipelines.cli.samples.sets import jpeg_samples
+from dali_pipelines import Index, Loader, Preprocessor, jpeg_pipeline, jpeg_samples
 
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 USUAL = {"batch_size": 12, "num_read_processes": 2, "devices": [None], "columns": ("label",)}
@@ -54,7 +53,7 @@ def make_model(classes):
 
 
 def validate(model, index, folder):
-    """Return the answers of the network by row, and save it with its preprocessing."""
+    """Return the outputs of the network by row, and save it with its preprocessing."""
     whole = {"resize_shorter": 72, "crop": 64, "mean": MEAN, "std": STD}
     with Loader(jpeg_pipeline, index, mode="eval", **USUAL, **whole) as validation:
         with torch.no_grad():
@@ -65,12 +64,12 @@ def validate(model, index, folder):
 
 
 # %%
-# The service gets bytes. What others would write there looks the same to the eye: Pillow, another
-# filter, and the steps in another order.
+# The service gets bytes. A reimplementation looks the same to the eye: Pillow, another filter, and
+# the steps in another order.
 
 
 def serve(folder, contents, classes):
-    """Return the answers of the saved network, and images."""
+    """Return the outputs of the saved network, and the images."""
     model = make_model(classes)
     model.load_state_dict(torch.load(folder / "model.pt"))
     with Preprocessor.load(folder / "preprocess.toml") as preprocess, torch.no_grad():
@@ -79,7 +78,7 @@ def serve(folder, contents, classes):
 
 
 def by_hand(content):
-    """Preprocess as a service that was written from memory might do."""
+    """Preprocess as a reimplemented service might do."""
     image = Image.open(io.BytesIO(content)).convert("RGB").resize((64, 64), Image.NEAREST)
     pixels = np.asarray(image, np.float32) / 255
     mean, std = (np.array(three) for three in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
@@ -87,7 +86,7 @@ def by_hand(content):
 
 
 def draw(contents, images, differences):
-    """Show images as the network gets them, and how far the answers differ."""
+    """Show images as the network gets them, and the differences of the outputs."""
     figure, axes = plt.subplots(2, 5, figsize=(10, 4), layout="constrained")
     mean, std = (torch.tensor(three)[:, None, None] for three in (MEAN, STD))
     for column, row in zip(axes.T[:4], range(0, len(contents), len(contents) // 4), strict=False):

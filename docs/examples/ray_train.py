@@ -1,4 +1,4 @@
-"""Train by Ray Train on two workers, stop in mid-epoch, and go on with one: each row once.
+"""Train with Ray Train on two workers, stop in mid-epoch, and continue with one: each row once.
 
 python docs/examples/ray_train.py
 
@@ -24,7 +24,7 @@ ROWS, EPOCHS = 23, 2
 
 
 def train(config: dict[str, Any]) -> None:
-    """Train as one worker: Ray has joined the workers, so the Loader finds its rank and shard."""
+    """Train as one worker: Ray connects the workers, so the Loader finds its rank and shard."""
     loader = Loader(npy_pipeline, Index.load(config["index"]), batch_size=2, num_read_processes=1)
     network = torch.nn.Linear(64, 1)
     model = prepare_model(network)  # which wraps it, if there are several workers
@@ -52,7 +52,7 @@ def train(config: dict[str, Any]) -> None:
 
 
 def save(network: torch.nn.Module, loader: Loader, rows: list[Any]) -> None:
-    """Report a checkpoint, of the first worker alone: the state of the Loader is that of all."""
+    """Report a checkpoint, only from the first worker: all have the same state of the Loader."""
     with tempfile.TemporaryDirectory() as folder:
         state = {"network": network.state_dict(), "loader": loader.state_dict()}
         torch.save(state, os.path.join(folder, "state.pt"))
@@ -61,7 +61,7 @@ def save(network: torch.nn.Module, loader: Loader, rows: list[Any]) -> None:
 
 
 def run(folder: str, name: str, num_workers: int, **config: Any) -> ray.train.Result:
-    """Train on so many workers, which may be on several machines that all see the folder."""
+    """Train on `num_workers` workers, which may be on several machines that all see the folder."""
     trainer = TorchTrainer(
         train,
         train_loop_config={"index": os.path.join(folder, "index.parquet"), **config},
@@ -72,7 +72,7 @@ def run(folder: str, name: str, num_workers: int, **config: Any) -> ray.train.Re
 
 
 def main() -> None:
-    """Make some files, train, and look which rows each worker had."""
+    """Make some files, train, and check which rows each worker had."""
     with tempfile.TemporaryDirectory() as folder:
         for row in range(ROWS):
             np.save(os.path.join(folder, f"{row:02d}.npy"), np.full((8, 8), row, np.float32))

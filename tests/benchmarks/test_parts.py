@@ -193,5 +193,5 @@ def test_the_parts_are_a_sheet_and_bars(tmp_path: Path) -> None:
     assert parts_sheet(sheet) is None
     save_plots(tmp_path, "suite", [table, sheet])
     svg = (tmp_path / "suite.svg").read_text()
-    for words in ("core-ms an image", *sheet.header[1:-1]):
+    for words in ("core-ms per image", *sheet.header[1:-1]):
         assert f"<!-- {words} -->" in svg

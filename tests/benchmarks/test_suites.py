@@ -30,7 +30,7 @@ from benchmarks.ways.peers import Case
 
 SMALL = Case(kind="fits", batch_size=2, crop=(40, 50), flip=False)
 FEW_CASES = ("Random 512x512 windows of frames", "Random 224x224 windows of photographs")
-FEW_LOADERS = ("Loader, local files", "Loader, cache, second epoch", "Loader, tiles noted")
+FEW_LOADERS = ("Loader, local files", "Loader, cache, second epoch", "Loader, tile offsets")
 
 
 def few_loaders(*given: Any) -> list[archive.Ours]:
@@ -92,7 +92,7 @@ OTHERS = ("torchfits", "torchvision", "SPDL", "grain", "opencv")
 """Libraries that the tests do not install: their ways have a note in place of figures."""
 
 FITS_PEERS = ("DataLoader, astropy", "DataLoader, fitsio", "DataLoader, torchfits")
-PHOTO_LOADERS = ("Loader, rows noted", "Loader")
+PHOTO_LOADERS = ("Loader, MCU index", "Loader")
 OF_FRAME = ("decode_image", "astropy", "fitsio", "torchfits")
 OF_CUTOUTS = (
     *("Loader", "Loader, shuffled in blocks", "DataLoader, astropy Cutout2D"),
@@ -122,13 +122,13 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     ],
     "strategies": [
         (
-            "Ways to feed DALI with whole frames",
+            "Strategies to feed DALI with whole frames",
             (
                 *("Loader", *FOUR_WAYS, "pool of threads", "parallel source"),
                 *("DALI's reader of FITS", *FITS_PEERS),
             ),
         ),
-        ("The four ways of dali_examples*", (*FOUR_WAYS, "Loader")),
+        ("The four strategies of dali_examples*", (*FOUR_WAYS, "Loader")),
         ("The Loader by start method*", ("spawn", "fork")),
         ("The Loader by prefetch*", ("prefetch 1", "prefetch 2")),
     ],
@@ -138,9 +138,9 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("By augmentation of whole*", ("Loader, flips", "DataLoader, flips")),
         ("By augmentation of random*", ("Loader, 512x512, flips", "DataLoader, 512x512, flips")),
         ("Speedup over a serial loader*: crop", ("1", "2")),
-        ("Cost model: constants", ("reader, an image", "reader, 1 MB*", "graph*", "g*", "g*")),
-        ("Cost model: what it predicts", ("FITS, random *",)),
-        ("Bottlenecks made on purpose*", ("slow storage",)),
+        ("Cost model: constants", ("reader, per image", "reader, per MB*", "graph*", "g*", "g*")),
+        ("Cost model: predictions", ("FITS, random *",)),
+        ("Artificial bottlenecks*", ("slow storage",)),
         (
             "An Index of 5,003 rows",
             ("save*", "open", "look up*", "Loader*", "Loader*", "open,*", "shuffle*", "stop*"),
@@ -162,7 +162,7 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     ],
     "jpeg": [
         (
-            "Centre windows of 224x224 out of photographs",
+            "Centre windows of 224x224 from photographs",
             (
                 *(*PHOTO_LOADERS, "DALI's reader of files", "DataLoader, Pillow"),
                 *("DataLoader, torchvision", "SPDL"),
@@ -177,10 +177,10 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "cutouts": [("Cutouts of 64x64*", OF_CUTOUTS), ("Image, mask and weight*", OF_CUTOUTS)],
     "containers": [
         (
-            "Centre windows of 224x224 out of photographs in containers",
+            "Centre windows of 224x224 from photographs in containers",
             (
                 *("Loader, loose files", "Loader, tars", "Loader, TFRecord", "Loader, LMDB"),
-                *("Loader, loose files, rows noted", "Loader, tars, rows noted"),
+                *("Loader, loose files, MCU index", "Loader, tars, MCU index"),
                 *("DALI's reader of tars", "DALI's reader of TFRecord"),
                 "DataLoader, webdataset and Pillow",
             ),
@@ -195,13 +195,13 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     ],
     "transport": [
         ("512x512 windows of frames*", ("this version", "2b53110", "ratio")),
-        ("224x224 windows of photographs, rows noted*", ("this version", "2b53110", "ratio")),
+        ("224x224 windows of photographs, MCU index*", ("this version", "2b53110", "ratio")),
         ("8x8 arrays*", ("this version", "2b53110", "ratio")),
     ],
-    "headers": [("Headers of files", ("index", "astropy getheader"))],
+    "headers": [("Headers of FITS files", ("index", "astropy getheader"))],
     "serving": [
-        ("One photograph a call*", (*PREPROCESSORS, "Pillow and NumPy")),
-        ("16 photographs a call*", (*PREPROCESSORS, "the Loader's graph")),
+        ("One photograph per call*", (*PREPROCESSORS, "Pillow and NumPy")),
+        ("16 photographs per call*", (*PREPROCESSORS, "the Loader's graph")),
         ("A window of 512x512*", (*PREPROCESSORS, "astropy", "astropy, section")),
         ("Threads that share a Preprocessor", ("1", "2", "4")),
         ("The first call of a Preprocessor", ("JPEG, NumPy",)),
@@ -311,7 +311,7 @@ def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("benchmarks.measure.race._REST_S", 0.001)
     assert main(["--suite=headers", "--quick", "--rounds=7", f"--out={tmp_path}"]) == 0
     found = json.loads((tmp_path / "headers.json").read_text())
-    assert found["command"].startswith("python scripts/bench.py --suite=headers --quick")
+    assert found["command"].startswith("dali-pipelines bench --suite=headers --quick")
     assert found["config"]["rounds"] == 2  # quick
     assert found["hardware"]["cores"] == len(os.sched_getaffinity(0))
     assert found["versions"]["astropy"]
@@ -322,7 +322,7 @@ def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert ours["speedup"] == pytest.approx(np.median(mine / its))
     with (tmp_path / "headers.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["way"] == "index"]
+        rows = [row for row in csv.DictReader(file) if row["method"] == "index"]
     assert [float(row["images_per_s"]) for row in rows] == mine.tolist()
     markdown = (tmp_path / "headers.md").read_text()
     assert markdown.count("| index |") == markdown.count("| astropy getheader |") == 1

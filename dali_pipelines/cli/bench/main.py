@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (ROOT / "benchmarks" / "suites").is_dir():
         raise Refusal(
             "the benchmarks are not installed: clone the repository, run 'make .venv/ready' there, "
-            "and then 'python scripts/bench.py'"
+            "and then '.venv/bin/dali-pipelines bench'"
         )
     sys.path.insert(0, str(ROOT))
     status: int = import_module("benchmarks.main").main(argv)
