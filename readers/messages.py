@@ -40,7 +40,8 @@ def near(
     meant |= {each.lower(): each for each in known}
     asked = name.lower()
     found = difflib.get_close_matches(asked, meant, cutoff=least)
-    found += [each for each in meant if len(each) > 3 and asked.startswith(f"{each}_")]
+    # crop_size for crop, --batch for --batch_size.
+    found += [one for one in meant if asked.startswith(f"{one}_") or one.startswith(f"{asked}_")]
     return list(dict.fromkeys(meant[each] for each in found))
 
 

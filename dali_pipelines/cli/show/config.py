@@ -45,7 +45,12 @@ class ShowConfig(FileFlags, PipelineFlags):
     each_augment: bool = option(
         False, "the first image alone, with each --augment by itself, in rows of --draws"
     )
-    count: int = option(24, "most samples, evenly spread", type=at_least(1), metavar="N")
+    count: int = option(
+        24,
+        "most samples, drawn at random from equal parts of the Index",
+        type=at_least(1),
+        metavar="N",
+    )
     draws: int = option(
         1, "times that each is shown, each time by other chance", type=at_least(1), metavar="N"
     )

@@ -106,10 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _spread(index: Index, count: int) -> Index:
-    """Choose rows that are evenly spread over the Index, in its order."""
-    if len(index) <= count:
-        return index
-    return index.select([number * len(index) // count for number in range(count)])
+    """Choose rows at random from equal parts of the Index, in its order."""
+    from dali_pipelines.pixel_statistics import spread_rows
+
+    return index.select(spread_rows(len(index), count, seed=0))
 
 
 def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:

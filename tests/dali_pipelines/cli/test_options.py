@@ -109,7 +109,7 @@ def test_paths_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("flag", "named"),
     [
         ("--siz=3", r"--siz=3.*--size\?"),
-        ("--fats", "--fats.*--fast "),
+        ("--fats", r"--fats.*--fast\?"),
         ("--colour=red", "--colour=red.*--help"),
         ("--kind=c", "--kind.*'c'.*'a'"),
         ("--config=/nowhere.toml", "/nowhere.toml"),

@@ -105,8 +105,9 @@ class TestFits:
         for number in range(10):
             write(tmp_path / f"{number}.fits", np.full((4, 4), number, np.int16))
         show(tmp_path, "--count=4")
-        names = [os.path.basename(lines[0]) for lines, _ in captions]
-        assert names == ["0.fits", "2.fits", "5.fits", "7.fits"]
+        rows = [int(os.path.basename(lines[0])[0]) for lines, _ in captions]
+        for part, row in enumerate(rows):
+            assert 10 * part // 4 <= row < 10 * (part + 1) // 4
 
     def test_values_of_the_index_are_captions(
         self, tmp_path: Path, show: Show, captions: Captions
