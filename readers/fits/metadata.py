@@ -263,7 +263,7 @@ def _parsed(file: FitsFile, *, every: bool) -> tuple[_Hdu, list[_Hdu]]:
 
 
 def _hdus(file: FitsFile, *, every: bool) -> Iterator[FoundHdu]:
-    """Yield the HDUs of a file up to its end; of a numbered one alone that, and the primary."""
+    """Yield the HDUs of a file up to its end, or only the primary and the numbered one."""
     if isinstance(file.wanted, int) and not every:
         headers = HeaderReader(file.place, file.stamp)
         yield from map(headers.find, sorted({0, file.wanted}))

@@ -1,6 +1,6 @@
 """Damaged gzip members beside Python's gzip, by which astropy inflates tiles.
 
-``FUZZED_STREAMS=100000 pytest tests/readers/fits/test_gzip_stream.py`` damages as many.
+``FUZZED_STREAMS=100000 pytest tests/readers/fits/test_gunzip_members.py`` damages as many.
 """
 
 from __future__ import annotations
