@@ -237,7 +237,10 @@ class SharedFile:
     @cached_property
     def content(self) -> NDArray[np.uint8]:
         """All bytes of the file, read-only: `check_length` before they are read, `check` after."""
-        return np.frombuffer(mmap.mmap(self.fileno, 0, prot=mmap.PROT_READ), np.uint8)
+        mapped = mmap.mmap(self.fileno, 0, prot=mmap.PROT_READ)
+        # Epochs are shuffled: by reading ahead a cold file of 2 GB was read 40 times as much.
+        mapped.madvise(mmap.MADV_RANDOM)
+        return np.frombuffer(mapped, np.uint8)
 
     def check_length(self) -> None:
         """Raise like `check` if the file was cut off: touching what was there ends the process."""
