@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 PERCENTILES = (0.1, 1.0, 16.0, 50.0, 84.0, 99.0, 99.9)
 _SAMPLED = 20_000
-"""Pixels of a channel of an image that are kept for the percentiles."""
+"""Most pixels per channel of an image that are kept for the percentiles."""
 _AFTER_PIXELS = ("mean", "std", "stretch", "augment", "transform")
 
 
 @dataclass(frozen=True)
 class PixelStatistics:
-    """Statistics of the pixels of some images, a number for each channel; NaN is left out."""
+    """Statistics of the pixels of some images, one number per channel; NaN is ignored."""
 
     images: int
-    """Images that were read."""
+    """Number of images read."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
     """Standard deviation."""
     minimum: tuple[float, ...]
     maximum: tuple[float, ...]
     percentiles: Mapping[float, tuple[float, ...]]
-    """Values below which so many percent of the pixels are: 0.1, 1, 16, 50, 84, 99 and 99.9. They
-    are of at most 20,000 pixels of an image, drawn at random."""
+    """Percentiles 0.1, 1, 16, 50, 84, 99 and 99.9, by percentage. They are computed from at most
+    20,000 random pixels of each image."""
     valid: tuple[float, ...]
     """Share of the pixels that are not NaN."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Reasons by path, for files that could not be read."""
+    """Reasons by path for files that could not be read."""
 
     def stretches(self, kind: Kind = "asinh") -> tuple[Stretch, ...]:
         """Return a stretch for each channel that shows faint and bright pixels.
 
-        It maps the range from the 1st to the 99.9th percentile to about 0 to 1. For ``asinh`` the
-        curve is linear up to the noise, half the distance from the 16th to the 84th percentile.
+        It maps the range from the 1st to the 99.9th percentile to about 0 to 1. The curve of
+        ``asinh`` is linear up to the noise, half the distance from the 16th to the 84th percentile.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class PixelStatistics:
 
 
 def _rounded(number: float) -> float:
-    """Return a number with three digits."""
+    """Return a number rounded to three digits."""
     return float(f"{number:.3g}")
 
 
@@ -93,27 +93,27 @@ def pixel_statistics(
     Parameters
     ----------
     factory : callable
-        `fits_pipeline`, or another.
+        Pipeline factory, such as `fits_pipeline`.
     index : Index
-        The images. Rows are drawn at random, one in each of `count` equal parts of the Index.
+        Index of the images. Rows are drawn at random, one from each of `count` equal parts.
     count : int
         Most images to read.
     seed : int
-        Another number draws other rows and pixels.
+        Seed of the drawn rows and pixels.
     num_read_processes : int
-        Reader processes.
+        Number of reader processes.
     devices : sequence of int or None
-        Devices as of the Loader, by default the CPU.
+        Devices as in the Loader, by default the CPU.
     progress : callable
         Wraps the batches to report progress, e.g. ``tqdm.tqdm``.
     **settings
-        Keywords of the Loader: crop, planes, hdus, calibration, ... What comes after the pixels
-        (mean, std, stretch, augment, transform) is left out, and chance is off.
+        Keywords of the Loader: crop, planes, hdus, calibration, and so on. Settings that change
+        pixel values (mean, std, stretch, augment, transform) are ignored, as is all randomness.
 
     Returns
     -------
     PixelStatistics
-        In units of the decoded images.
+        Statistics in units of the decoded images.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def pixel_statistics(
     with Loader(
         factory,
         chosen,
-        batch_size=1,  # images of all sizes
+        batch_size=1,  # images may differ in size
         num_read_processes=num_read_processes,
         devices=devices,
         framework="numpy",
@@ -150,9 +150,9 @@ def pixel_statistics(
 
 
 def spread_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Return a row at random from each of `count` equal parts of an Index, or all rows.
+    """Return a random row of each of `count` equal parts of an Index, or all rows.
 
-    Rows at equal distances would miss whole classes where these take turns.
+    Equidistant rows would miss whole classes if classes alternate.
     """
     if num_rows <= count:
         return list(range(num_rows))
@@ -162,7 +162,7 @@ def spread_rows(num_rows: int, count: int, seed: int) -> list[int]:
 
 
 class _Gathered:
-    """Sums over images, in float64, and pixels for the percentiles."""
+    """Sums over images, in float64, and sampled pixels for the percentiles."""
 
     def __init__(self, seed: int) -> None:
         self.images = 0
@@ -175,14 +175,14 @@ class _Gathered:
         self._sampled: list[NDArray[Any]] = []
 
     def add(self, image: NDArray[np.float32], row: int) -> None:
-        """Add an image of shape (..., channels, height, width); times are not told apart."""
+        """Add an image of shape (..., channels, height, width); times are merged."""
         pixels = np.moveaxis(image, -3, 0).reshape(image.shape[-3], -1)
         valid = np.isfinite(pixels)
         counts = valid.sum(1)
         values = np.where(valid, pixels, 0).astype(np.float64)
         means = values.sum(1) / np.maximum(counts, 1)
         squares = (np.where(valid, values - means[:, None], 0) ** 2).sum(1)
-        # Chan, Golub, LeVeque 1983: sums of squares about the mean of two parts.
+        # Chan, Golub, LeVeque 1983: combine the sums of squares of two parts.
         total = self._counts + counts
         shift = means - self._means
         self._squares = self._squares + squares

@@ -47,16 +47,16 @@ class ReadError(OSError):
         return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
     def of_sample(self, path: str, row: int, image: str) -> ReadError:
-        """Return this error of an image, which may be in another file, as that of its sample.
+        """Return this error of an image, which may be in another file, as its sample's error.
 
         Parameters
         ----------
         path : str
-            The file of the sample.
+            File of the sample.
         row : int
             Row of the sample.
         image : str
-            What the image is called.
+            Name of the image.
         """
         hdu, file = self.hdu, ""
         if self.path != path:
@@ -69,8 +69,8 @@ class ReadError(OSError):
 
 
 def reason_of(error: BaseException, path: str) -> str:
-    """Return the message of an error without the path that it ends in, as a ReadError names it.
+    """Return an error's message without the path at its end, because a ReadError adds the path.
 
-    The messages of ``open``, and of places, end in a colon and the path.
+    Messages of ``open`` and of places end with a colon and the path.
     """
     return str(error).removesuffix(f": {path!r}")

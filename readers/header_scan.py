@@ -102,7 +102,7 @@ def _each(
 
 
 def image_facts(file: str | Place) -> dict[str, Value]:
-    """Read an encoded image as `JpegReader` does; raise ReadError if it is not readable.
+    """Read an encoded image as `JpegReader` does; ReadError if it cannot be read.
 
     Return ``height`` and ``width`` as displayed, and ``format`` in Pillow's names (``JPEG``,
     ``PNG``, ...).

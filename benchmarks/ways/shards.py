@@ -52,7 +52,7 @@ def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
                 else:
                     yield batch
     except (EOFError, ConnectionError):
-        raise ChildProcessError("a process that drives a pipeline died: see above") from None
+        raise ChildProcessError("a process died that drives a pipeline: see above") from None
 
 
 def _drive(start: Start, end: Connection) -> None:

@@ -39,7 +39,7 @@ class Framework(Protocol):
     def shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
     ) -> FindShards:
-        """Return what finds out where the pipelines run and what they read, see `find_shards`."""
+        """Return a function that finds where the pipelines run and what they read."""
         return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:

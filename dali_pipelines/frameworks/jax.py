@@ -66,7 +66,7 @@ class Jax(OutputsFramework):
     def shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
     ) -> FindShards:
-        """Return what finds JAX's devices of this process, and the shards that they read."""
+        """Return a function that finds JAX's devices of this process and the shards they read."""
         if self._layout is None:
             found = super().shards(devices, shard_id, num_shards)
             return partial(found, own_devices=own_devices)

@@ -117,7 +117,7 @@ class Layout:
     def find_shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
     ) -> FindShards:
-        """Return what finds the devices of the pipelines, one for each shard of this process.
+        """Return a function that finds the pipelines' devices, one per shard of this process.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Layout:
                 f"the shards of this process are on devices {[*own]}, but devices is {[*asked]}: "
                 "leave it out"
             )
-        if self.sharding.is_fully_addressable:  # processes may have an array each
+        if self.sharding.is_fully_addressable:  # each process may have its own array
             return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
         if shard_id is not None or num_shards is not None:
             raise ValueError(

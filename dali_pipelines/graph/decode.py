@@ -37,8 +37,8 @@ class Decoded(NamedTuple):
     dtype: str
     """Element type of `image`, which DALI itself knows only at run time."""
     status: Any = None
-    """DataNode of int32, shape (1,): 0 if the image is good. None if the graph fails on a bad
-    one."""
+    """DataNode of int32, shape (1,): 0 if the image is good. None if a bad image makes the graph
+    fail."""
     finished: bool = False
     """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and
     converts to the dtype of the settings (float32 for float16). This saves one pass over the frame
@@ -54,9 +54,9 @@ class Decoded(NamedTuple):
     """Largest possible value of an image whose least is 0, before mean and std: 255 for 8 bits.
     None if it is unknown or differs between images."""
     other: Other | None = None
-    """Images of another element type, where a batch may hold both."""
+    """Images of a second element type, if a batch may hold both."""
     memory: DecoderMemory | None = None
-    """Memory of the decoder, besides one image. None for no more."""
+    """Memory that the decoder needs in addition to one image; None for none."""
 
 
 class Other(NamedTuple):
@@ -75,49 +75,49 @@ class Other(NamedTuple):
 
 
 class DecoderMemory(NamedTuple):
-    """Memory that a decoder needs."""
+    """Additional memory of a decoder."""
 
     cupy_nbytes: Callable[[int, int, int], int]
-    """(batch size; bytes of what is decoded of a sample, and of its image as decoded or warped) ->
-    bytes that CuPy takes on a GPU, see `dali_pipelines.graph.gpu.memory`."""
+    """Function of (batch size, bytes decoded of a sample, bytes of its decoded or warped image)
+    that returns the bytes CuPy takes on a GPU, see `dali_pipelines.graph.gpu.memory`."""
     frames: int = 1
-    """Images that are made of each file, one from the other, before it is resized or warped."""
+    """Images made from each file, one from the other, before the resize or warp."""
 
 
 class ImageOutput(NamedTuple):
-    """An image of a sample that is an output of its own, of the size of the first image."""
+    """Image of a sample that is a separate output, with the size of the first image."""
 
     image: Any
     """DataNode, layout CHW."""
     status: Any
-    """That of `Decoded`."""
+    """DataNode as in `Decoded`."""
     outside: float
-    """Value where there is no image, for ``ragged="pad"``."""
+    """Value beyond the image, for ``ragged="pad"``."""
     pixel_nbytes: int
-    """Bytes that it takes for each pixel of the first image."""
+    """Bytes of this image per pixel of the first image."""
     is_nearest: bool
-    """Whether it is resampled by the nearest pixel."""
+    """Whether it is resampled by nearest pixels."""
 
 
 class DecodedImages(NamedTuple):
-    """All images of a sample, which take the same geometry."""
+    """All images of a sample, which share one geometry."""
 
     images: tuple[Decoded, ...]
-    """They are transformed one by one, then joined along the channels to the output ``image``; of
-    sequences those of all channels of the first time, then of the second."""
+    """Images that are transformed one by one, then joined along the channels to the output
+    ``image``. For sequences: all channels of the first time, then of the second, and so on."""
     configs: tuple[PipelineConfig, ...]
-    """Settings with the mean and std of each of them."""
+    """Settings of each image, with its mean and std."""
     outputs: Mapping[str, ImageOutput] = {}
-    """Images that are outputs of their own, by name."""
+    """Images that are separate outputs, by name."""
     times: int | None = None
     """Frames of a sequence; None if all are of one time."""
     present: Any = None
-    """DataNode of bool, shape (images,), on the CPU: False for those that the graph must replace
-    by NaN, or 0. None if there are none."""
+    """DataNode of bool, shape (images,), on the CPU: False for images that the graph must replace
+    by NaN or 0. None if no image can be missing."""
 
     @property
     def first(self) -> Decoded:
-        """The first image: all of `images` are of one kind."""
+        """First image; all of `images` are of one kind."""
         return self.images[0]
 
     @property
@@ -134,23 +134,23 @@ class DecodedImages(NamedTuple):
 
     @property
     def pixel_nbytes(self) -> int:
-        """Bytes that `outputs` take for each pixel of the image."""
+        """Bytes of `outputs` per pixel of the image."""
         return sum(one.pixel_nbytes for one in self.outputs.values())
 
     def cupy_nbytes(self, batch: int, decoded: int, image: int) -> int:
-        """Return the bytes that CuPy takes, for arguments as of `DecoderMemory`."""
+        """Return the bytes that CuPy takes; the arguments are those of `DecoderMemory`."""
         if self.first.memory is None:
             return 0
-        count = len(self.images)  # one after the other
+        count = len(self.images)  # decoded one after the other
         nbytes = self.first.memory.cupy_nbytes(batch, decoded // count, image // count)
         is_nearest = any(one.is_nearest for one in self.outputs.values())
         return nbytes + (nearest_nbytes(batch, image) if is_nearest else 0)
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
-"""(the Reader's arrays and the Source's flip, by name; the settings) -> what was decoded."""
+"""Function of (the Reader's arrays and the Source's flip, by name; the settings) that decodes."""
 DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImages]
-"""`Decode`, or the same for several images of a sample."""
+"""Like `Decode`, but may return several images of a sample."""
 
 
 def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:

@@ -71,7 +71,7 @@ class Footprint(NamedTuple):
         if first.finished:
             stages += (config.dtype == "float16") + (channels > 1)
         elif config.device_id is not None or config.resize is None or config.has_own_operators:
-            # Else the resize flips and normalises as well.
+            # Otherwise the resize also flips and normalises.
             stages += bool(config.flip) + normalises(first, channels, config)
         stages += config.ragged == "pad"
         image = pixels * np.dtype(config.dtype).itemsize + others

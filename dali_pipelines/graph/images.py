@@ -1,6 +1,6 @@
-"""Several images of each sample, under one geometry: other HDUs and planes, and files of its parts.
+"""Several images per sample with one geometry: other HDUs and planes, and files of the parts.
 
-Those of parts are joined along the channels, those of `hdus` are outputs of their own.
+Images of parts are joined along the channels; images of `hdus` are separate outputs.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def decode_images(
     kinds: Mapping[str, HduKind],
     planes: int,
 ) -> DecodedImages:
-    """Decode the images of a HdusReader: the first as `decode_fits`, others to outputs of theirs.
+    """Decode the images of a HdusReader: the first like `decode_fits`, others to their own outputs.
 
     The others follow the same geometry: floats like the image, integers by nearest pixels.
     """
@@ -255,16 +255,16 @@ def decode_parts(
     decode : Decode
         Decoder of one file.
     reader : ChannelsReader
-        Their Reader.
+        Reader of these samples.
     times : int, optional
-        Frames of a sequence, of which each has as many files; None for samples of one time.
+        Frames of a sequence, each of which has the same number of files; None for a single time.
     missing : bool
-        Whether the graph must replace missing files by NaN, or 0.
+        Whether the graph must replace missing files by NaN or 0.
 
     Returns
     -------
     DecodeAll
-        The output ``present`` is bool, shape (files,), or (times, files of one time).
+        Its output ``present`` is bool, shape (files,), or (times, files of one time).
     """
 
     def decode_all(arrays: Any, config: PipelineConfig) -> DecodedImages:
@@ -287,7 +287,7 @@ def decode_parts(
 def _configs(
     config: PipelineConfig, files: int, times: int | None, channels: int
 ) -> tuple[PipelineConfig, ...]:
-    """Return the settings for each file, of so many channels, with its own mean and std."""
+    """Return the settings of each file of `channels` channels, with its own mean and std."""
     if config.mean is None and config.std is None:
         return (config,) * files
     of_time = files // (times or 1)

@@ -79,7 +79,7 @@ class ReaderPipeline(ForkSafePipeline):
     _is_built: bool = False
 
     def reads(self, source: Source) -> Callable[[], TensorLists]:
-        """Return what reads the next batch: the pool of this pipeline, or this process itself."""
+        """Return a function that reads the next batch, in the reader pool or in this process."""
         if not self.num_read_processes:
             return ReadHere(source)
         self._pool = ReaderPool(
@@ -170,7 +170,7 @@ class ReaderPipeline(ForkSafePipeline):
             )
 
     def close(self) -> None:
-        """End the reader processes and free the graph; the pipeline cannot be used any more."""
+        """End the reader processes and free the graph; the pipeline cannot be used afterwards."""
         try:
             if self._pool is not None:
                 self._pool.close()
@@ -288,7 +288,7 @@ def _outputs(
         if on_gpu:
             valid, report = valid.gpu(), report.gpu()
         # An image that fails to decode is invalid, like one that could not be read. The Loader
-        # looks into the report for both.
+        # finds both in the report.
         status = functools.reduce(operator.add, statuses)
         valid = valid & (fn.squeeze(status, axes=0) == 0)
         each = [fn.reinterpret(status, dtype=types.UINT8) for status in statuses]

@@ -242,7 +242,7 @@ def first_readable(
 
 
 def sample_nodes(source: Source, read: Callable[[], TensorLists]) -> dict[str, Any]:
-    """Return the DataNodes of what the Source sends, by name; `read` returns the next batch."""
+    """Return the DataNodes of the Source's arrays by name; `read` returns the next batch."""
     specs = source.specs
     outputs = fn.external_source(
         read,

@@ -31,7 +31,7 @@ def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 
 
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> DecodedImages:
-    """Check the result of a decoder against the settings, and return it as that of all images.
+    """Check the result of a decoder against the settings, and return it as DecodedImages.
 
     `uses_flip` is whether the decoder read the array ``flip``. TypeError if the result is not a
     Decoded; ValueError if its layout is unknown, or a finished image does not match the settings.
@@ -70,12 +70,12 @@ def transform(
     chance: Chance,
     missing: float | None = None,
 ) -> Any:
-    """Add the nodes that turn decoded images into the input of a network: CHW, of config.dtype.
+    """Add the nodes that turn decoded images into a network's input: CHW, of config.dtype.
 
     Parameters
     ----------
     decoded : DecodedImages
-        What `check_decoded` returns; its `outputs` are left out.
+        Result of `check_decoded`; its `outputs` are not used.
     nodes : mapping of str to DataNode
         Nodes of the Source: ``flip`` (int32, shape (2,): whether to flip left-right and up-down)
         and those of `readers.sampling.graph_arrays` are used, if sent.
@@ -228,31 +228,31 @@ def _check_dtype(dtype: str, config: PipelineConfig) -> None:
 
 
 def _joined(images: Sequence[Any], axis: int) -> Any:
-    """Return images joined along the channels."""
+    """Return the images joined along the channels."""
     return images[0] if len(images) == 1 else fn.cat(*images, axis=axis)
 
 
 def _without_missing(
     image: Any, decoded: DecodedImages, channels: int, layout: Literal["HWC", "CHW"], dtype: str
 ) -> Any:
-    """Replace missing ones of joined images, of so many channels, by NaN, or 0 in integers."""
+    """Replace missing images, joined to `channels` channels, by NaN, in integers by 0."""
     if decoded.present is None:
         return image
     is_float = dtype in ("float32", "float16")
     factor = fn.cast(decoded.present, dtype=types.FLOAT if is_float else to_dali_type(dtype))
     if is_float:
-        factor = factor / factor  # NaN of 0
+        factor = factor / factor  # 0 becomes NaN
     factor = fn.stack(*[factor] * (channels // len(decoded.images)), axis=1)
     factor = fn.reshape(factor, shape=[1, 1, channels] if layout == "HWC" else [channels, 1, 1])
     factor = factor if image.device == "cpu" else factor.gpu()
     if dtype != "float16":
         return image * factor
-    # DALI calculates nothing in float16.
+    # DALI has no arithmetic in float16.
     return fn.cast(fn.cast(image, dtype=types.FLOAT) * factor, dtype=types.FLOAT16)
 
 
 def _by_time(image: Any, decoded: DecodedImages) -> Any:
-    """Return images CHW of sequences as FCHW, (times, channels, height, width)."""
+    """Reshape sequences of layout CHW to FCHW, (times, channels, height, width)."""
     if decoded.times is None:
         return image
     of_time = [decoded.times, 1 / decoded.times, 1, 1]

@@ -172,7 +172,7 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
             "Random regions of photographs*",
             (*PHOTO_LOADERS, "DALI's reader of files", "DataLoader, Pillow"),
         ),
-        ("Random windows*JAX", (*PHOTO_LOADERS, "grain, Pillow")),
+        ("Random windows*JAX arrays", (*PHOTO_LOADERS, "grain, Pillow")),
     ],
     "cutouts": [("Cutouts of 64x64*", OF_CUTOUTS), ("Image, mask and weight*", OF_CUTOUTS)],
     "containers": [

@@ -267,7 +267,7 @@ def test_the_digest_has_the_places(ramps: Ramps) -> None:
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"outside": "fill", "crop": None}, "outside='fill'.*give crop"),
+    ({"outside": "fill", "crop": None}, "outside='fill'.*set crop"),
     ({"outside": "fill", "resize_shorter": 9}, "outside='fill'.*leave out.*resize_shorter"),
     ({"outside": "shift", "window": "random"}, "outside='shift'.*window 'row'"),
     ({"outside": "pad", "window": "row"}, "outside.*'reject', 'fill', 'shift'.*'pad'"),
