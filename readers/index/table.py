@@ -8,9 +8,9 @@ which see the table as `readers.index.columns.Columns`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 from weakref import WeakValueDictionary
 
 from readers.index import schema
@@ -35,16 +35,18 @@ from readers.index.rows.where import matching, selected
 from readers.index.rows.windows import plane_rows, window_rows, window_size_of
 from readers.index.scan import ALL_SUFFIXES, folder_of
 from readers.index.scan import SUFFIXES as SUFFIXES
+from readers.index.shown import as_html, as_text
 from readers.index.sources import csv_table, path_table, scanned_table
 from readers.index.versions import with_versions
 from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
+from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 class Index:
@@ -136,7 +138,62 @@ class Index:
         return int(self.table.num_rows)
 
     def __repr__(self) -> str:
-        return f"<Index: {len(self)} rows, columns {', '.join(self.table.column_names)}>"
+        return as_text(self.table)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.table)
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: str) -> pa.ChunkedArray: ...
+    @overload
+    def __getitem__(self, key: slice | NDArray[Any] | Sequence[int] | Sequence[bool]) -> Self: ...
+    def __getitem__(self, key: Any) -> Any:
+        """Return a row, a column, or an Index of some rows.
+
+        Parameters
+        ----------
+        key : int, str, slice or array
+            Number of a row, negative from the end; name of a column; or rows, as for `select`.
+
+        Returns
+        -------
+        dict, pyarrow.ChunkedArray or Index
+            Values of a row by column; a column; or the Index of the rows.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row.
+        KeyError
+            If there is no such column.
+        """
+        if isinstance(key, str):
+            schema.check_column(self.table, key)
+            return self.table[key]
+        if isinstance(key, slice):
+            return self.select(range(*key.indices(len(self))))
+        if not is_integer(key):
+            return self.select(key)
+        row = int(key) + len(self) * (key < 0)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {key} of an Index of {len(self)} rows")
+        (found,) = self.table.slice(row, 1).to_pylist()
+        return found
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, each as the values by column."""
+        for batch in self.table.to_batches():
+            yield from batch.to_pylist()
+
+    def head(self, count: int = 5) -> Self:
+        """Return the Index of the first rows."""
+        return self[:count]
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas.DataFrame."""
+        return self.table.to_pandas()
 
     def path(self, row: int) -> str:
         """Return the path of a row."""
@@ -793,10 +850,9 @@ class Index:
             go together, their labels number different classes, or their samples have other
             `offsets`.
         """
-        if not isinstance(indexes, Iterable):
-            raise TypeError(
-                f"concat takes a sequence of Indexes, as [first, second], got {indexes!r}"
-            )
+        if isinstance(indexes, Index) or not isinstance(indexes, Iterable):
+            given = "one" if isinstance(indexes, Index) else repr(indexes)
+            raise TypeError(f"concat takes a sequence of Indexes, as [first, second], got {given}")
         several = list(indexes)
         for index in several:
             if not isinstance(index, Index):

@@ -81,8 +81,54 @@ class TestTable:
     def test_length_repr_and_path(self) -> None:
         index = Index(table(label=[1, 2, 3]))
         assert len(index) == 3
-        assert repr(index) == "<Index: 3 rows, columns path, label>"
+        assert repr(index).splitlines() == [
+            "Index: 3 rows",
+            "path  label",
+            "/a    1",
+            "/b    2",
+            "/c    3",
+        ]
         assert index.path(1) == "/b"
+
+
+class TestLooks:
+    """What users of pandas, astropy and datasets try first."""
+
+    def test_rows_columns_and_slices(self) -> None:
+        index = Index(table(label=[1, 2, None]))
+        assert index[0] == index[-3] == {"path": "/a", "label": 1}
+        assert [row["label"] for row in index] == [1, 2, None]
+        assert index["label"].to_pylist() == [1, 2, None]
+        assert [index[1:].path(row) for row in range(2)] == ["/b", "/c"]
+        assert index[::-1].path(0) == "/c"
+        assert index[[2, 0]].path(0) == index[np.array([False, False, True])].path(0) == "/c"
+        assert index.head(2)["path"].to_pylist() == ["/a", "/b"]
+        assert len(index.head(9)) == 3
+        assert index.to_pandas()["path"].tolist() == ["/a", "/b", "/c"]
+
+    @pytest.mark.parametrize("row", [3, -4])
+    def test_a_row_that_is_not_there(self, row: int) -> None:
+        with pytest.raises(IndexError, match=f"row {row} of an Index of 3"):
+            Index(table())[row]
+
+    def test_a_column_that_is_not_there(self) -> None:
+        with pytest.raises(KeyError, match=r"'lable'.*label"):
+            Index(table(label=[1, 2, 3]))["lable"]
+
+    def test_the_first_and_last_rows_are_shown(self) -> None:
+        paths = [f"/archive/{'x' * 40}/{row}.fits" for row in range(1000)]
+        columns = {f"column_{n}": [n] * 1000 for n in range(20)}
+        index = Index(pa.table({"path": paths, "<b>": ["&"] * 1000, **columns}))
+        lines = repr(index).splitlines()
+        assert len(lines) == 13
+        assert "1000 rows" in lines[0]
+        assert "column_19" in lines[0]
+        assert max(map(len, lines[1:])) <= 120
+        assert [line.split()[0][-6:] for line in lines[2:4]] == ["0.fits", "1.fits"]
+        assert "999.fits" in lines[-1]
+        found = index._repr_html_()
+        assert "&lt;b&gt;" in found
+        assert "999.fits" in found
 
 
 class TestFile:

@@ -86,7 +86,7 @@ class TestConcat:
             ([index(x=[2**60 + 1, 0]), index(x=[0.5, 0.5])], ValueError, "'x' is int64 and double"),
             ([index(), index().table], TypeError, "sequence of Indexes.*a Tab"),
             ("ab", TypeError, "sequence of Indexes.*a str"),
-            (index(), TypeError, r"\[first, second\], got <Index"),
+            (index(), TypeError, r"\[first, second\], got one"),
             (None, TypeError, r"\[first, second\], got None"),
             (3, TypeError, r"\[first, second\], got 3"),
         ],

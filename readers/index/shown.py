@@ -1,0 +1,69 @@
+"""Tables as text and HTML, to look at an Index."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from readers.messages import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 5
+"""Rows at the beginning and at the end that are shown."""
+_WIDTH = 32
+"""Characters of a cell."""
+_LINE = 120
+"""Characters of a line; columns that do not fit are only named."""
+_GAP = "..."
+
+
+def as_text(table: pa.Table) -> str:
+    """Return the first and last rows, aligned, below the number of rows."""
+    names, rows = table.column_names, _rows(table)
+    cells = [names, *([*map(_cell, row)] for row in rows)]
+    columns = [*zip(*cells, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    shown, used = 0, 0
+    while shown < len(widths) and used + widths[shown] <= _LINE:
+        used += widths[shown] + 2
+        shown += 1
+    shown = max(shown, 1)
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line[:shown], widths, strict=False))
+        for line in cells
+    ]
+    rest = names[shown:]
+    more = f", and columns {', '.join(rest)}" if rest else ""
+    return "\n".join([f"Index: {table.num_rows} rows{more}", *map(str.rstrip, lines)])
+
+
+def as_html(table: pa.Table) -> str:
+    """Return the first and last rows as a table for notebooks."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(_cell(one))}</td>' for one in row)}</tr>"
+        for row in _rows(table)
+    )
+    return f"<p>Index: {table.num_rows} rows</p><table><tr>{head}</tr>{body}</table>"
+
+
+def _rows(table: pa.Table) -> list[list[Any]]:
+    """Return the values of the rows that are shown, with a row of dots for those between."""
+    if table.num_rows <= 2 * _ROWS:
+        return _values(table)
+    dots = [[_GAP] * table.num_columns]
+    return [*_values(table[:_ROWS]), *dots, *_values(table[-_ROWS:])]
+
+
+def _values(table: pa.Table) -> list[list[Any]]:
+    return [list(row.values()) for row in table.to_pylist()]
+
+
+def _cell(value: Any) -> str:
+    """Return a value as short text; of a long one, as a path, the end."""
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    text = f"{value:.6g}" if isinstance(value, float) else printable(value)
+    return text if len(text) <= _WIDTH else _GAP + text[len(_GAP) - _WIDTH :]
