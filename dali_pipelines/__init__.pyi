@@ -28,6 +28,7 @@ from .jpeg_index import with_mcu_rows as with_mcu_rows
 from .loader import Loader as Loader
 from .loading.stats import LoaderStats as LoaderStats
 from .loading.stats import Rejected as Rejected
+from .loading.step import Step as Step
 from .pixel_statistics import PixelStatistics as PixelStatistics
 from .pixel_statistics import pixel_statistics as pixel_statistics
 from .reexports import AiaReader as AiaReader

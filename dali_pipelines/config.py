@@ -12,7 +12,7 @@ from typing import Any, Unpack, get_args
 import numpy as np
 
 from dali_pipelines.keywords import check_names, documents
-from dali_pipelines.runtime.devices import check_device
+from dali_pipelines.runtime.devices import device_of
 from dali_pipelines.settings import (
     Augmentation,
     DType,
@@ -194,7 +194,8 @@ class PipelineConfig:
 
     # How it runs.
     device_id: int | None = None
-    """CUDA device, or None to run the same graph on the CPU."""
+    """CUDA device, or None to run the same graph on the CPU; also as "cpu", "cuda:1" or
+    torch.device."""
     num_threads: int = 2
     """DALI's threads in this pipeline, for operators on the CPU."""
     num_read_processes: int = 1
@@ -256,7 +257,7 @@ class PipelineConfig:
 
 def _check_each(values: dict[str, Any]) -> None:
     """Check each value by itself, and replace it by the type of its field; or raise ValueError."""
-    check_device(values["device_id"])
+    values["device_id"] = device_of(values["device_id"])
     values["dtype"] = _name_of_dtype(values["dtype"])
     defaults = {one.name: one.default for one in fields(PipelineConfig)}
     for name, least in _LEAST.items():

@@ -25,7 +25,14 @@ from dali_pipelines.loading.position import OF_STATE, Position
 from dali_pipelines.loading.recovery import BadRows, BadSample, find_undecodable
 from dali_pipelines.loading.settings import pipeline_settings, row_values
 from dali_pipelines.loading.stats import LoaderStats
-from dali_pipelines.runtime.devices import Device, check_visible, share_out
+from dali_pipelines.loading.step import Step
+from dali_pipelines.runtime.devices import (
+    Device,
+    DeviceLike,
+    check_visible,
+    devices_of,
+    share_out,
+)
 from dali_pipelines.runtime.interrupts import NoInterruptLost
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 from dali_pipelines.serving.of_loader import preprocessor_of
@@ -51,11 +58,11 @@ class Loader:
     """Iterate over an Index in epochs of batches, with one pipeline on each device.
 
     Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
-    the next loop continues with the rest of the epoch, but in mode ``eval`` it starts again. A
-    batch is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row
-    of the Index), ``valid`` (bool), and the columns asked for, as arrays of the framework; text and
-    the like, and with ``ragged="list"`` images, as lists. The first loop, or `start`, starts
-    readers.
+    the next loop continues with the rest of the epoch, but in mode ``eval`` it starts again. Each
+    step is a `Step`, a list with a dict for each device; with one device ``step["image"]`` is
+    ``step[0]["image"]``. A dict has ``image`` (see the factory), ``row`` (int64, row of the Index),
+    ``valid`` (bool), and the columns asked for, as arrays of the framework; text and the like, and
+    with ``ragged="list"`` images, as lists. The first loop, or `start`, starts readers.
 
     A Loader is for one thread at a time: a step, or a change of its state, while another thread
     takes one is a RuntimeError there. Only `close` may come from any thread. Loops that take turns
@@ -72,10 +79,11 @@ class Loader:
         The rows to read.
     num_read_processes : int
         Reader processes in total, divided among the devices, at least 1 for each.
-    devices : sequence of int or None, optional
-        CUDA devices, one pipeline on each; None for a pipeline on the CPU. By default the GPU
-        of this process if it is one of several, that of torch.cuda.set_device or LOCAL_RANK; else
-        all visible GPUs, else one CPU pipeline.
+    devices : device or sequence of devices, optional
+        One pipeline on each: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, torch.device, or the number of a
+        GPU; in a sequence also None for the CPU. By default the GPU of this process if it is one
+        of several, that of torch.cuda.set_device or LOCAL_RANK; else all visible GPUs, else the
+        CPU.
     shard_id, num_shards : int, optional
         Number of this process among all processes that share an epoch, and their count. By default
         from torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
@@ -121,7 +129,7 @@ class Loader:
         index: Index,
         *,
         num_read_processes: int = 4,
-        devices: Sequence[Device] | None = None,
+        devices: DeviceLike | Sequence[DeviceLike] = None,
         shard_id: int | None = None,
         num_shards: int | None = None,
         bad_sample: BadSample = "raise",
@@ -140,7 +148,8 @@ class Loader:
         self.index, self.stats = index, LoaderStats()
         self._framework = framework_named(framework, sharding)
         self._framework.check({**settings, "bad_sample": bad_sample})
-        find_shards = self._framework.shards(devices, shard_id, num_shards)
+        own_devices = None if devices is None else devices_of(devices)
+        find_shards = self._framework.shards(own_devices, shard_id, num_shards)
         self._position = Position(index, settings, find_shards)
         self._bad_rows = BadRows(index, settings, self._position, self.stats, bad_sample, max_bad)
         self._values = row_values(index, settings)
@@ -210,11 +219,12 @@ class Loader:
                     self.stats.samples += int(np.asarray(batch["valid"]).sum())
                     self.stats.output_pixels += pixels_of(batch)
                 self.stats.batches += 1
+            epoch, step = self.epoch, self.step
             self._position.advance()
         except BaseException:
             self.close()
             raise
-        return delivered
+        return Step(delivered, epoch, step) if isinstance(delivered, list) else delivered
 
     def _try_step(self) -> list[Batch] | None:
         """Return the batches of the next step, or None where new pipelines must try again."""
@@ -466,6 +476,7 @@ class Loader:
             order of rows, or if a value in it makes no sense. Then nothing is changed.
         """
         self._position.check(state)
+        self._position.warn_of_change(state)
         with self._one_thread:
             self.close()
             self._position.load(state)

@@ -12,6 +12,7 @@ import numpy as np
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
+from dali_pipelines.runtime.devices import DeviceLike
 from dali_pipelines.stretch import Stretches
 from readers.fits.headers import HduName
 from readers.fits.multi_hdu import Hdu
@@ -137,7 +138,7 @@ class PipelineSettings(SharedSettings, total=False):
     epoch: int
     position: int
     first_step: int
-    device_id: int | None
+    device_id: DeviceLike
     num_read_processes: int
 
 

@@ -244,6 +244,14 @@ class Position:
                 "set True"
             )
 
+    def warn_of_change(self, state: Mapping[str, Any]) -> None:
+        """Warn if a state that was checked replaces a seed or shuffle that was chosen."""
+        for name, defaults in (("seed", (0,)), ("shuffle", (True, False))):
+            chosen = self._order.get(name)
+            if chosen not in (*defaults, state[name]):
+                message = "the state has %s %r, which replaces %r of this Loader"
+                logger.warning(message, name, state[name], chosen)
+
     def load(self, state: Mapping[str, Any]) -> None:
         """Go to the step of a state that was checked; its order of rows replaces this one."""
         self._order = _order_of(state)

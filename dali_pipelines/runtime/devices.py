@@ -6,13 +6,30 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Protocol
 
 from readers.values import is_integer
 
 Device = int | None
 """CUDA device, or None for the CPU."""
+
+
+class TorchDevice(Protocol):
+    """A device of PyTorch, such as torch.device("cuda:1")."""
+
+    @property
+    def type(self) -> str:
+        """Its kind, such as "cuda"."""
+
+    @property
+    def index(self) -> int | None:
+        """Its number."""
+
+
+DeviceLike = int | str | TorchDevice | None
+"""A `Device`, or one as PyTorch has it: "cpu", "cuda", "cuda:1", torch.device."""
 
 # Both return an error where there is no device, and then the count stays 0.
 _COUNT = """
@@ -58,16 +75,44 @@ def _count_gpus(visible: str | None) -> int:
     return int(asked.stdout)
 
 
-def check_device(device: Device) -> None:
-    """Check the number of a device; `check_visible` tells whether there is such a GPU.
+def device_of(given: DeviceLike) -> Device:
+    """Return a device, by number; `check_visible` tells whether there is such a GPU.
+
+    "cuda" is the current device of PyTorch, or 0 where PyTorch has not initialised CUDA.
 
     Raises
     ------
     ValueError
-        If it is neither a number nor None.
+        If it is not a device, or one that is neither the CPU nor of CUDA.
     """
-    if device is not None and not is_integer(device, 0):
-        raise ValueError(f"a device is the number of a GPU, or None for the CPU, got {device!r}")
+    if given is None or is_integer(given, 0):
+        return None if given is None else int(given)
+    kind, number = getattr(given, "type", given), getattr(given, "index", None)
+    if isinstance(given, str):
+        kind, colon, text = given.partition(":")
+        number = int(text) if text.isdecimal() else None
+        kind = given if colon and number is None else kind
+    if kind == "cpu":
+        return None
+    if kind != "cuda":
+        raise ValueError(
+            "devices are 'cpu' or None, and GPUs such as 'cuda:1', torch.device('cuda:1') or 1, "
+            f"got {given!r}"
+        )
+    if number is not None:
+        return int(number)
+    torch = sys.modules.get("torch")
+    return int(torch.cuda.current_device()) if torch and torch.cuda.is_initialized() else 0
+
+
+def devices_of(given: DeviceLike | Iterable[DeviceLike]) -> list[Device]:
+    """Return the devices of a setting that takes one or several; ValueError if it has none."""
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        found = [device_of(one) for one in given]
+        if not found:
+            raise ValueError(f"devices must be one at least, such as 'cpu' or [0, 1], got {given}")
+        return found
+    return [device_of(given)]
 
 
 def check_visible(devices: Sequence[Device]) -> None:
@@ -79,7 +124,7 @@ def check_visible(devices: Sequence[Device]) -> None:
         If one of them is not visible, or no number.
     """
     for device in devices:
-        check_device(device)
+        device_of(device)
     numbers = [device for device in devices if device is not None]
     if not numbers:
         return

@@ -27,7 +27,7 @@ from dali_pipelines.keywords import bound_keywords, title
 from dali_pipelines.loading.batches import bad_slots, valid_only
 from dali_pipelines.loading.recovery import damage_of, find_undecodable, image_names
 from dali_pipelines.loading.settings import check_settings
-from dali_pipelines.runtime.devices import check_device
+from dali_pipelines.runtime.devices import DeviceLike, device_of
 from dali_pipelines.serving import saved
 from dali_pipelines.serving.contents import WHOLE, Contents
 from dali_pipelines.values import check_several_names
@@ -123,7 +123,7 @@ class Preprocessor:
         factory: Callable[..., ReaderPipeline],
         *,
         max_batch: int = 16,
-        device_id: int | None = None,
+        device_id: DeviceLike = None,
         framework: FrameworkName = "torch",
         num_threads: int = 2,
         parts: Sequence[str] = (),
@@ -134,7 +134,7 @@ class Preprocessor:
             raise TypeError(f"factory must be a function such as jpeg_pipeline, got {factory!r}")
         check_integer("max_batch", max_batch, 1)
         check_integer("num_threads", num_threads, 1)
-        check_device(device_id)
+        device_id = device_of(device_id)
         check_several_names("parts", parts, "171")
         check_several_names("offsets", offsets, "-12min")
         own = inspect.signature(Preprocessor).parameters.keys() - {"settings"}
@@ -315,7 +315,7 @@ class Preprocessor:
         path: str | os.PathLike[str],
         *,
         max_batch: int = 16,
-        device_id: int | None = None,
+        device_id: DeviceLike = None,
         framework: FrameworkName = "torch",
         num_threads: int = 2,
     ) -> Self:

@@ -199,7 +199,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("rejected", {2: "bad"}, "rows of the Index, 0 to 1.* 2"),
     ("max_bad", float("nan"), "number of rows.*nan"),
     ("max_bad", "3", "number of rows.*'3'"),
-    ("devices", 0, r"\[0\]"),
+    ("devices", "gpu", "'cpu'.*'cuda:1'.*'gpu'"),
     ("block_rows", 9, "=9.*shuffle='blocks'"),
 ]
 

@@ -5,13 +5,17 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from dali_pipelines.runtime import devices
 from dali_pipelines.runtime.devices import (
-    check_device,
     check_visible,
+    device_of,
+    devices_of,
     share_out,
 )
 
@@ -62,10 +66,36 @@ def test_share_out(total: int, parts: int, expected: list[int]) -> None:
     assert share_out(total, parts) == expected
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:0", -1, 0.0])
-def test_what_is_no_device(device: object) -> None:
-    with pytest.raises(ValueError, match=f"number of a GPU, or None .*{device!r}"):
-        check_device(device)  # type: ignore[arg-type]
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "mps", "", -1, 0.0, [0]])
+def test_what_is_no_device(device: Any) -> None:
+    with pytest.raises(ValueError, match="devices are 'cpu' or None, and GPUs") as caught:
+        device_of(device)
+    assert repr(device) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("cpu", [None]),
+        ("cuda:1", [1]),
+        ("cuda", [0]),
+        (2, [2]),
+        (None, [None]),
+        (torch.device("cpu"), [None]),
+        (torch.device("cuda", 3), [3]),
+        (torch.device("cuda"), [0]),
+        (["cpu", None], [None, None]),
+        ([0, "cuda:1", np.int64(2)], [0, 1, 2]),
+        (range(2), [0, 1]),
+    ],
+)
+def test_devices_as_pytorch_has_them(given: Any, expected: list[int | None]) -> None:
+    assert devices_of(given) == expected
+
+
+def test_no_device() -> None:
+    with pytest.raises(ValueError, match="one at least"):
+        devices_of([])
 
 
 @pytest.mark.parametrize(

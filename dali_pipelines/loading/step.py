@@ -1,0 +1,53 @@
+"""What a Loader delivers at a time: the batches of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, overload
+
+
+class Step(list[Any]):
+    """The batches of one step, a dict for each device, in the order of `Loader.devices`.
+
+    With one device its keys are those of the only batch: ``step["image"]`` is
+    ``step[0]["image"]``.
+
+    Parameters
+    ----------
+    batches : iterable of dict
+        A batch for each device.
+    epoch, step : int, optional
+        Epoch and step of these batches, counted from 0.
+    """
+
+    def __init__(
+        self, batches: Iterable[Any] = (), epoch: int | None = None, step: int | None = None
+    ) -> None:
+        super().__init__(batches)
+        self.epoch = epoch
+        """Epoch of these batches; that of the Loader is the epoch of the next ones."""
+        self.step = step
+        """Step of the epoch; that of the Loader is the next one."""
+
+    @overload
+    def __getitem__(self, key: str | SupportsIndex) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Any]: ...
+    def __getitem__(self, key: Any) -> Any:
+        """Return the batch of a device, or an array of the only batch.
+
+        Raises
+        ------
+        KeyError
+            If the batch has no such array.
+        TypeError
+            If an array is asked for, and there are several devices.
+        """
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if len(self) != 1:
+            raise TypeError(
+                f"this step has {len(self)} batches, one for each device: take one by its number, "
+                f"as batch[0][{key!r}]"
+            )
+        return super().__getitem__(0)[key]

@@ -1,0 +1,71 @@
+"""A step of a Loader: a list of batches, which answers for its only one."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_pipelines import Index, Loader, Step, npy_pipeline
+
+
+def loader(index: Index, **settings: Any) -> Loader:
+    given: dict[str, Any] = {"batch_size": 4, "num_read_processes": 1, "devices": "cpu"}
+    return Loader(npy_pipeline, index, **{**given, **settings})
+
+
+def test_with_one_device_its_keys_are_those_of_the_batch(npy_index: Index) -> None:
+    with loader(npy_index) as batches:
+        for step in batches:
+            assert isinstance(step, Step)
+            assert len(step) == 1
+            assert step["image"] is step[0]["image"]
+            (batch,) = step
+            assert batch["row"].tolist() == step["row"].tolist()
+            with pytest.raises(KeyError, match="target"):
+                step["target"]
+
+
+def test_with_several_devices_it_says_how_to_take_one(npy_index: Index) -> None:
+    with loader(npy_index, devices=["cpu", "cpu"], num_read_processes=2) as batches:
+        step = next(iter(batches))
+        assert [*map(len, (step, step[:1]))] == [2, 1]
+        with pytest.raises(TypeError, match=r"2 batches.*batch\[0\]\['image'\]"):
+            step["image"]
+
+
+def test_it_knows_its_epoch_and_step(npy_index: Index) -> None:
+    """Those of the Loader are of the next one."""
+    seen = []
+    with loader(npy_index, num_epochs=2) as batches:
+        for _ in range(2):
+            seen += [(step.epoch, step.step, batches.epoch, batches.step) for step in batches]
+    count = len(seen) // 2
+    assert [each[:2] for each in seen] == [(e, s) for e in range(2) for s in range(count)]
+    assert [each[2:] for each in seen[:-1]] == [each[:2] for each in seen[1:]]
+
+
+def test_copies_and_pickles() -> None:
+    step = Step([{"image": np.arange(3)}], 4, 5)
+    for again in (copy.copy(step), copy.deepcopy(step), pickle.loads(pickle.dumps(step))):
+        assert (type(again), again.epoch, again.step) == (Step, 4, 5)
+        assert again["image"].tolist() == [0, 1, 2]
+    assert type(step)(list(step))["image"] is step["image"]  # as libraries rebuild lists
+
+
+def test_a_state_that_replaces_a_chosen_seed(
+    npy_index: Index, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = loader(npy_index).state_dict()
+    with caplog.at_level(logging.WARNING):
+        loader(npy_index).load_state_dict(state)
+        loader(npy_index, shuffle=False).load_state_dict(state)
+        assert not caplog.messages
+        other = loader(npy_index, seed=9)
+        other.load_state_dict(state)
+    assert ["seed 0" in message and "9" in message for message in caplog.messages] == [True]
+    assert other.state_dict()["seed"] == 0
