@@ -7,9 +7,7 @@ disk: the holes of a sparse file are not counted alike by all file systems.
 
 Blocks enter the table once their bytes are written, so that those of a process that was killed are
 missing. Since the machine was started, the system's page cache has both. What was stored before may
-be spoilt by a power cut: then each read compares a CRC. That of a block is for all blocks that were
-stored with it, up to its end, so that a read of some that follow each other takes one comparison.
-The highest bit of a slot marks the first of these blocks.
+be spoilt by a power cut: then each read compares the CRCs.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ CELL = 1 << 20
 """Cells are evicted whole. Larger ones have more bytes in them that are not read again, beside some
 that are, as the header of a frame."""
 _ENTRY = np.dtype([("slot", "<u4"), ("crc", "<u4")])
-_FIRST = 1 << 31
 _TOUCH_S = 60
 """Seconds between two notes that a file was used: each is a write to its inode."""
 
@@ -90,26 +87,22 @@ class Cell:
         table = os.pread(file, (1 + last) * size, 0)
         if len(table) != (1 + last) * size:  # it is being made
             return [(start, buffer)]
-        entries, is_of_boot = np.frombuffer(table, _ENTRY), table[:size] == boot
-        for begin, end, slot in _runs(entries["slot"][1 + first :].astype(np.int64)):
+        entries, is_of_boot = np.frombuffer(table, _ENTRY)[1 + first :], table[:size] == boot
+        for begin, end, slot in _runs(entries["slot"]):
             low, high = (first + begin) * BLOCK, min((first + end) * BLOCK, self.nbytes)
             wanted = max(low, at), min(high, stop)
             part = buffer[wanted[0] - at : wanted[1] - at]
             if not slot:
                 gaps.append((self.start + wanted[0], part))
-                continue
-            position = self._position(slot % _FIRST)
-            if is_of_boot:
-                if os.preadv(file, [part], position + wanted[0] - low) != len(part):
+            elif is_of_boot:
+                if os.preadv(file, [part], self._position(slot) + wanted[0] - low) != len(part):
                     return None
-                continue
-            head, tail = bytearray(wanted[0] - low), bytearray(high - wanted[1])
-            found = os.preadv(file, [head, part, tail], position)
-            crc = 0 if slot & _FIRST else int(entries["crc"][first + begin])  # of the block before
-            for piece in (head, part, tail):
-                crc = crc32(piece, crc)
-            if found != high - low or crc != entries["crc"][first + end]:
-                return None
+            else:
+                head, tail = bytearray(wanted[0] - low), bytearray(high - wanted[1])
+                found = os.preadv(file, [head, part, tail], self._position(slot))
+                crcs = _crcs(head, part, tail)
+                if found != high - low or crcs != entries["crc"][begin:end].tolist():
+                    return None
         return gaps
 
     def write(self, file: int, slot: int, data: memoryview) -> None:
@@ -120,13 +113,9 @@ class Cell:
 
     def enter(self, file: int, slot: int, start: int, data: memoryview) -> None:
         """Enter blocks into the table, that were written."""
-        crc, crcs = 0, []
-        for at in range(0, len(data), BLOCK):
-            crc = crc32(data[at : at + BLOCK], crc)
-            crcs.append(crc)
+        crcs = _crcs(b"", data, b"")
         entries = np.empty(len(crcs), _ENTRY)
         entries["slot"], entries["crc"] = range(slot, slot + len(crcs)), crcs
-        entries["slot"][0] |= _FIRST
         os.pwrite(file, entries.tobytes(), (1 + (start - self.start) // BLOCK) * _ENTRY.itemsize)
 
     def _position(self, slot: int) -> int:
@@ -178,12 +167,24 @@ def _note_use(file: int) -> None:
         os.utime(file, ns=(status.st_atime_ns, time.time_ns()))
 
 
-def _runs(slots: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of blocks that are all missing, or were stored together.
+def _runs(slots: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
+    """Yield runs of blocks that are all missing, or in slots that follow each other.
 
     Each has its first block, its end, and its first slot: 0 if they are missing.
     """
     before, after = slots[:-1], slots[1:]
-    differs = np.where(before == 0, after != 0, after != before % _FIRST + 1)
-    for begin, end in pairwise([0, *(np.flatnonzero(differs) + 1).tolist(), len(slots)]):
+    ends = np.flatnonzero(after - before != (before != 0)) + 1
+    for begin, end in pairwise([0, *ends.tolist(), len(slots)]):
         yield begin, end, int(slots[begin])
+
+
+def _crcs(head: bytes | bytearray, part: memoryview, tail: bytes | bytearray) -> list[int]:
+    """Return the CRC-32 of each block of bytes in three pieces; the first begins a block.
+
+    The first and the last piece are shorter than a block.
+    """
+    inner = range(BLOCK - len(head), len(part), BLOCK)
+    found = [crc32(part[: inner.start], crc32(head))]
+    found += [crc32(part[at : at + BLOCK]) for at in inner]
+    found[-1] = crc32(tail, found[-1])
+    return found

@@ -97,8 +97,8 @@ class Room:
         self._folder, self._nbytes, self._boot = folder, nbytes, boot
         self._usage = f"{folder}/usage-{boot.hex()}"
 
-    def put(self, cell: Cell, start: int, data: memoryview) -> bool:
-        """Store whole blocks of a cell; return False if there is no room for them.
+    def put(self, cell: Cell, start: int, data: memoryview) -> None:
+        """Store whole blocks of a cell, if there is room for them.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Room:
         with self._counted() as used:
             if sum(used) + most > self._nbytes and not self._make_room(used, most):
                 self._write(used)
-                return False
+                return
             file = _opened(f"{self._folder}/{cell.name}")
             try:
                 status = os.fstat(file)
@@ -134,7 +134,6 @@ class Room:
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # it was not read
         finally:
             os.close(file)
-        return True
 
     def _give_back(self, cell: Cell, file: int, begin: int, end: int) -> None:
         """Cut off slots that were not written, unless there are others after them."""
@@ -218,10 +217,10 @@ class Room:
 def to_evict(sample: list[Listed]) -> list[Listed]:
     """Return files in the order of eviction.
 
-    An epoch uses each row once, so what was used last is needed last. Hence nine in ten are the
-    newest of those that were never read again. Where the cache holds half of the rows, 43 % of
-    reads are hits, and 14 % if what was not used for longest is removed. One in ten is that all the
-    same, so that archives that are not used any more give way.
+    An epoch uses each row once, so what was used last is needed last. Hence nine bytes in ten are
+    of the newest files that were never read again. Where the cache holds half of the rows, 43 % of
+    reads are hits, and 14 % if the least recently used files are removed. One byte in ten is of
+    these all the same, so that archives that are not used any more give way.
     """
     oldest = sorted(sample)
     recent_ns = time.time_ns() - _RECENT_NS
