@@ -31,10 +31,13 @@ class PixelStatistics:
     images: int
     """Number of images read."""
     mean: tuple[float, ...]
+    """Mean."""
     std: tuple[float, ...]
     """Standard deviation."""
     minimum: tuple[float, ...]
+    """Smallest value."""
     maximum: tuple[float, ...]
+    """Largest value."""
     percentiles: Mapping[float, tuple[float, ...]]
     """Percentiles 0.1, 1, 16, 50, 84, 99 and 99.9, by percentage. They are computed from at most
     20,000 random pixels of each image."""
