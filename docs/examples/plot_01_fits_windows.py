@@ -34,7 +34,7 @@ if __name__ == "__main__":
         Index.scan(fits_samples(num_frames=4)),
         batch_size=4,
         num_read_processes=2,
-        devices=[None],  # the CPU; leave it out to use your GPUs
+        devices="cpu",  # the CPU; leave it out to use your GPUs
         crop=512,
         window="random",
         flip="hv",

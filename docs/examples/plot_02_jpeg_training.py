@@ -25,7 +25,7 @@ def make_loader(index, **settings):
         index,
         batch_size=12,
         num_read_processes=2,
-        devices=[None],
+        devices="cpu",
         columns=("label",),
         crop=640,
         resize=64,

@@ -20,7 +20,7 @@ STRETCH = Stretch.onto(-1, 1, kind="asinh", unit=2000, a=0.02, clip=(0, 1))
 def first_image(factory, index, **settings):
     """Return the image of the first row."""
     with Loader(
-        factory, index, batch_size=1, num_read_processes=1, devices=[None], **settings
+        factory, index, batch_size=1, num_read_processes=1, devices="cpu", **settings
     ) as loader:
         ((batch,),) = loader
     return batch["image"][0, 0].numpy()

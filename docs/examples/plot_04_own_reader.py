@@ -69,7 +69,7 @@ if __name__ == "__main__":
             Index.scan(folder, suffixes=(".pgm",)),
             batch_size=6,
             num_read_processes=2,
-            devices=[None],
+            devices="cpu",
             crop=160,
             window="random",
             shuffle=False,

@@ -54,7 +54,7 @@ def make_loader(index, **settings):
         index,
         batch_size=12,
         num_read_processes=2,
-        devices=[None],
+        devices="cpu",
         crop=96,
         mean=90,
         std=40,

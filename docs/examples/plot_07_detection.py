@@ -70,7 +70,7 @@ def make_loader(index, **settings):
         index,
         batch_size=12,
         num_read_processes=2,
-        devices=[None],
+        devices="cpu",
         channels=1,
         resize=CROP,
         mean=120,

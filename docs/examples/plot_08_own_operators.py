@@ -71,7 +71,7 @@ if __name__ == "__main__":
         index,
         batch_size=6,
         num_read_processes=2,
-        devices=[None],
+        devices="cpu",
         seed=11,
         crop=CROP,
         window="random",

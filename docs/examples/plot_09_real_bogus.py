@@ -79,7 +79,7 @@ def make_loader(index, **settings):
         index,
         batch_size=32,
         num_read_processes=2,
-        devices=[None],
+        devices="cpu",
         hdus={"image": Hdu(), "dq": "DQ"},
         crop=CROP,
         window="row",
