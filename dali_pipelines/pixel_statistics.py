@@ -127,6 +127,7 @@ def pixel_statistics(
     from readers.errors import ReadError
 
     check_integer("count", count, 1)
+    check_integer("seed", seed, 0)
     chosen = index.select(spread_rows(len(index), count, seed))
     settings = {name: one for name, one in settings.items() if name not in _AFTER_PIXELS}
     gathered = _Gathered(seed)

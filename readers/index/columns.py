@@ -70,13 +70,18 @@ class Columns:
             if column.kind == "text" and name.startswith(PART)
         )
         self._notes = tuple(notes)
+        self._origin: Columns | None = None
         self.places = LOCAL
 
     def with_places(self, places: Places) -> Columns:
         """Return the same columns, whose rows find their files by `places`."""
         found = copy(self)
         found.places = places
+        found._origin = self  # an Index finds it as long as these are in use
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_origin"}
 
     def __len__(self) -> int:
         return self._columns["path"].num_rows

@@ -41,7 +41,7 @@ from readers.index.versions import with_versions
 from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
-from readers.values import is_integer
+from readers.values import check_integer, is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -188,7 +188,8 @@ class Index:
             yield from batch.to_pylist()
 
     def head(self, count: int = 5) -> Self:
-        """Return the Index of the first rows."""
+        """Return the Index of the first rows, at most `count`, an integer from 1 on."""
+        check_integer("count", count, 1)
         return self[:count]
 
     def to_pandas(self) -> Any:

@@ -33,7 +33,8 @@ NUMBERS = {"int", "float", "HduName", "Planes"}
 """Types of settings that take numbers."""
 NOT_SETTINGS = {
     # made by this package, for each sample, batch or rank
-    *("Draws", "LoaderStats", "Peek", "Placement", "Ranks", "ReadReport", "Rejected", "Row"),
+    *("Draws", "LoaderStats", "Peek", "PixelStatistics", "Placement", "Ranks", "ReadReport"),
+    *("Rejected", "Row"),
     *("Sample", "SampleSpec", "Slot", "Source", "Window"),
     # read from files, and made of a Calibration
     *("AiaReader", "CorrectionTable", "PointingTable"),
@@ -59,6 +60,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "cutouts": {"catalogue": pa.table({"x": [5], "y": [5]}), "size": 4},
     "each_plane": {"planes": [0, 1]},
     "each_window": {"crop": 4, "image": (10, 10)},
+    "head": {},
     "group": {"channels": ["a"], "by": "name"},
     "split": {"fractions": {"train": 1.0}},
     "with_keys": {"keys": ["EXPTIME"]},
@@ -188,6 +190,6 @@ def test_no_method_is_forgotten() -> None:
         name
         for name, one in functions_of_an_index().items()
         if settings_of(one, parameters_of(one), {})
-        if not name.endswith(("_pipeline", "_samples"))
+        if not name.endswith(("_pipeline", "_samples", "_statistics"))
     }
     assert found - {"hdu", "name", "path", "plane"} == set(METHODS)  # these take a row's number
