@@ -21,9 +21,9 @@ from .fits_index import with_keys as with_keys
 from .fits_index import with_tiles as with_tiles
 from .graph.decode import Decoded as Decoded
 from .graph.decode import decode_array as decode_array
-from .graph.own.chance import Chance as Chance
 from .graph.pipeline import ReaderPipeline as ReaderPipeline
 from .graph.pipeline import reader_pipeline as reader_pipeline
+from .graph.user_operators.chance import Chance as Chance
 from .jpeg_index import with_mcu_rows as with_mcu_rows
 from .loader import Loader as Loader
 from .loading.stats import LoaderStats as LoaderStats

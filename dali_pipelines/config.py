@@ -182,7 +182,7 @@ class PipelineConfig:
     `transform`, mean and std."""
     transform: Transform | None = None
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
-    `dali_pipelines.graph.own.chance.Chance`."""
+    `dali_pipelines.graph.user_operators.chance.Chance`."""
     dtype: DType = "float32"
     """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
     values as stored in the files, which must be of that type: FITS integers are not scaled, and

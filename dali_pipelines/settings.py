@@ -29,8 +29,7 @@ StartMethod = Literal["spawn", "forkserver", "fork"]
 Mode = Literal["train", "eval"]
 Ragged = Literal["list", "pad", None]
 Transform = Callable[[Any, Any, Any], Any]
-"""Function of (image, `dali_pipelines.graph.own.chance.Chance`, PipelineConfig) that returns the
-changed image; layout HWC."""
+"""Function of (image, `dali_pipelines.Chance`, PipelineConfig); it returns an image, layout HWC."""
 
 
 class Augmentation(Protocol):
@@ -55,9 +54,9 @@ class Augmentation(Protocol):
         ----------
         image : DataNode
             Image in layout HWC.
-        chance : dali_pipelines.graph.own.chance.Chance
+        chance : dali_pipelines.graph.user_operators.chance.Chance
             Random numbers.
-        kind : dali_pipelines.graph.own.operators.ImageKind
+        kind : dali_pipelines.graph.user_operators.operators.ImageKind
             Properties of the image.
 
         Returns

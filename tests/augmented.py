@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
-from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.settings import Augmentation
 
 NUM_DRAWS = 64

@@ -9,8 +9,8 @@ from nvidia.dali import fn
 
 from dali_pipelines.augment.checks import check_p, range_of
 from dali_pipelines.augment.parts import in_some
-from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from readers.values import check_integer
 
 _LARGEST_KERNEL = 1023

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.values import are_all
 from readers.values import check_number, is_number
 

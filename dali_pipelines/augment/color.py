@@ -13,8 +13,8 @@ from nvidia.dali import fn, types
 from dali_pipelines.augment.checks import check_8_bits, check_p, range_of
 from dali_pipelines.augment.parts import constant, in_float, side_by_side
 from dali_pipelines.graph.operators_augment import retouch
-from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.kernels.augment.color import HUE, SATURATION
 from readers.values import check_number
 

@@ -11,8 +11,8 @@ from nvidia.dali import fn
 from dali_pipelines.augment.checks import LARGEST, check_p, range_of
 from dali_pipelines.augment.parts import constant
 from dali_pipelines.graph.operators_augment import choose_part
-from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.kernels.augment.erase import NUM_FRACTIONS
 from readers.values import check_number
 

@@ -10,8 +10,8 @@ from nvidia.dali import fn
 from dali_pipelines.augment.checks import LARGEST, range_of
 from dali_pipelines.augment.parts import constant, in_float
 from dali_pipelines.graph.operators_augment import noise
-from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from readers.values import check_number
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, types
 
-from dali_pipelines.graph.own.operators import ImageKind
+from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.runtime.dali_private import merge, split
 
 

@@ -32,7 +32,7 @@ _REPORTED = "dali_pipelines.loading.recovery"
 """The logger of rejected rows, which reports list."""
 
 
-class Refusal(Exception):
+class CommandError(Exception):
     """An error that the user can fix: one line, and the exit status that goes with it."""
 
     def __init__(self, message: object, status: int = 2) -> None:
@@ -42,11 +42,11 @@ class Refusal(Exception):
 
 @contextmanager
 def refusing(*errors: type[Exception], status: int = 2, doing: str = "") -> Iterator[None]:
-    """Turn these errors into a Refusal; `doing` begins its message."""
+    """Turn these errors into a CommandError; `doing` begins its message."""
     try:
         yield
     except errors as error:
-        raise Refusal(f"{doing}: {one_line(error)}" if doing else error, status) from error
+        raise CommandError(f"{doing}: {one_line(error)}" if doing else error, status) from error
 
 
 def count(number: int, noun: str) -> str:
@@ -84,7 +84,7 @@ def command(
                 status = main(*args, **kwargs)
                 print(end="", flush=True)  # so that output which does not get there is an error
                 return status
-            except Refusal as refusal:
+            except CommandError as refusal:
                 message, status = str(refusal), refusal.status
             except ModuleNotFoundError as error:
                 if error.name not in EXTRA:

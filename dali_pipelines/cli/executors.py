@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.errors import CommandError, refusing
 from dali_pipelines.cli.flag_types import function_of
 from dali_pipelines.parallel.worker import WorkerError
 
@@ -22,12 +22,12 @@ def executor_of(name: str | None, given: Executor | None) -> Iterator[Executor |
     """Yield the Executor that ``--executor`` names, or that was given; None for child processes.
 
     The one that is named is shut down at the end, without a wait for its tasks. A WorkerError
-    within the block becomes a Refusal.
+    within the block becomes a CommandError.
     """
     with ExitStack() as stack:
         if name is not None:
             if given is not None:
-                raise Refusal("give either --executor or the argument executor")
+                raise CommandError("give either --executor or the argument executor")
             with refusing(ImportError, OSError, RuntimeError, ValueError):
                 given = stack.enter_context(_named(name))
         with refusing(WorkerError, status=1, doing="stopped"):

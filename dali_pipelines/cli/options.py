@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 from dali_pipelines.cli import errors
-from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.errors import CommandError, one_line
 from dali_pipelines.cli.flag_types import number_or_share
 from dali_pipelines.cli.paths import at_home
 from dali_pipelines.keywords import field_docs
@@ -215,7 +215,7 @@ def parse(
 
     Raises
     ------
-    Refusal
+    CommandError
         If something is wrong with the flags or the file.
     """
     flags = {flag.name: flag for flag in flags_of(config_class)}
@@ -310,8 +310,8 @@ def _from_file(
         return vars(parser.parse_args(arguments))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
-    except (ValueError, Refusal) as error:
-        raise Refusal(f"{path}: {error}") from None
+    except (ValueError, CommandError) as error:
+        raise CommandError(f"{path}: {error}") from None
 
 
 def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[str]:
@@ -360,7 +360,7 @@ def _add(parser: argparse._ActionsContainer, flag: Flag, partial: bool) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises a Refusal, and names the flags that are near to an unknown one.
+    """A parser that raises a CommandError, and names the flags that are near to an unknown one.
 
     With names of `common` arguments, ``-h`` lists these only, and ``--help`` all of them.
     """
@@ -391,8 +391,8 @@ class Parser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
-        """Raise a Refusal."""
-        raise Refusal(f"{message} (see --help)")
+        """Raise a CommandError."""
+        raise CommandError(f"{message} (see --help)")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse all arguments; what is left over is an error."""

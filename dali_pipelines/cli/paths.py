@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.errors import CommandError, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ def index_of(
     """Return one Index of all images, each once, also images that belong to one sample.
 
     The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows whose Index
-    names no HDU get `hdu`; a Refusal if all name others.
+    names no HDU get `hdu`; a CommandError if all name others.
     """
     return _images([scanned(file, suffixes, storage) for file in files], hdu)
 
@@ -101,7 +101,7 @@ def _images(indexes: Sequence[Index], hdu: HduName | None = None) -> Index:
 
 
 def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index of a file, folder, glob, URL or Index file; a Refusal if there is none."""
+    """Return the Index of a file, folder, glob, URL or Index file, or raise CommandError."""
     from readers.index.table import Index
 
     with refusing(ImportError, OSError, ValueError):
@@ -112,7 +112,7 @@ def check_output(path: str) -> None:
     """Reject before the work what could not be written after it."""
     written = path if _is_device(path) else os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path) or not os.access(written, os.W_OK):
-        raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
+        raise CommandError(f"{path} cannot be written: expected a file in a writable folder")
 
 
 def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) -> None:
@@ -140,7 +140,9 @@ def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) 
             _check_text(path)
         other = flags.setdefault(_identity(path), flag)
         if other != flag and not _is_device(path):
-            raise Refusal(f"--{other} and --{flag} both name {path}: give each a file of its own")
+            raise CommandError(
+                f"--{other} and --{flag} both name {path}: give each a file of its own"
+            )
 
 
 def check_unread(table: pa.Table, *outputs: str | None) -> None:
@@ -154,7 +156,7 @@ def check_unread(table: pa.Table, *outputs: str | None) -> None:
         for file in (file for column in columns for file in _candidates(column, path)):
             with suppress(OSError):  # URLs, and files that do not exist
                 if os.path.samefile(file, path):
-                    raise Refusal(f"{path} is a file that is read, {file}: give another name")
+                    raise CommandError(f"{path} is a file that is read, {file}: give another name")
 
 
 def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
@@ -183,7 +185,9 @@ def _check_text(path: str) -> None:
     if os.path.isfile(path) and not _is_device(path):
         with open(path, "rb") as file:
             if _DATA.match(file.read(_HEAD_BYTES)):
-                raise Refusal(f"{path} exists, and holds images or other data: give another name")
+                raise CommandError(
+                    f"{path} exists, and holds images or other data: give another name"
+                )
 
 
 class OutputFile:

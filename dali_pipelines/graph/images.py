@@ -27,11 +27,11 @@ from dali_pipelines.graph.decode import (
     mean_and_std,
     no_flip,
 )
-from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.place import permute, place
 from dali_pipelines.graph.ragged import SIZE, check_padding
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.graph.transform import transform
+from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.values import holds
 from readers.channels import ChannelsReader
 from readers.contract import Row

@@ -20,7 +20,6 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import DecodeAll, Decoded, DecodedImages
 from dali_pipelines.graph.footprint import Footprint
 from dali_pipelines.graph.gpu.cupy_operator import free_unused
-from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.ragged import listed_or_padded
 from dali_pipelines.graph.source import (
     check_arguments,
@@ -31,6 +30,7 @@ from dali_pipelines.graph.source import (
     turned_pixels,
 )
 from dali_pipelines.graph.transform import check_decoded, transform
+from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_unsigned_tensors
 from dali_pipelines.runtime.malloc_pool import outputs_kept
 from dali_pipelines.runtime.processes.fork_server import start_fork_server

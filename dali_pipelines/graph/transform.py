@@ -15,9 +15,9 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
 from dali_pipelines.graph.decode import MOVED, Decoded, DecodedImages, mean_and_std
 from dali_pipelines.graph.gpu import operators as operators_gpu
-from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.own.operators import ImageKind, own_operators
 from dali_pipelines.graph.place import permute, place
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind, own_operators
 from dali_pipelines.runtime.dali_private import merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}

@@ -44,10 +44,10 @@ from dali_pipelines.graph.decode import (
 from dali_pipelines.graph.gpu import cupy_operator
 from dali_pipelines.graph.images import decode_images, decode_parts
 from dali_pipelines.graph.operators_psf import deconvolve_node
-from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.ragged import padded
 from dali_pipelines.graph.transform import check_decoded, transform
+from dali_pipelines.graph.user_operators.chance import Chance
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
 from readers.contract import Reader
 from readers.fits.multi_hdu import DTYPES, HduKind, HdusReader

@@ -33,7 +33,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import CommandError, command
 from dali_pipelines.cli.options import option, parse
 from on_gpu.process import Outcome, run
 from on_gpu.report import report_name, write_report
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         gpus = facts["hardware"]["gpus"]
         if not gpus:
-            raise Refusal(
+            raise CommandError(
                 f"PyTorch {facts['versions']['torch']} sees no GPU, so nothing was run: "
                 "scripts/doctor.py --device=gpu says why"
             )
@@ -82,13 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def describe_machine(folder: Path) -> dict[str, Any]:
-    """Return what `on_gpu.machine` prints; Refusal if it does not end well."""
+    """Return what `on_gpu.machine` prints; CommandError if it does not end well."""
     log = folder / "machine.log"
     asked = Stage("machine", (sys.executable, "-m", "on_gpu.machine"), _MACHINE_LIMIT_S)
     outcome = run(asked, log)
     if not outcome.good:
         lines = outcome.tail.splitlines()
-        raise Refusal(
+        raise CommandError(
             f"this machine could not be described, so nothing was run: {outcome.status}"
             f"{': ' + lines[-1] if lines else ''}"
         )

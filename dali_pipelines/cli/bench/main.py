@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import CommandError, command
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmarks of the clone that this package is installed from; return the status."""
     if not (ROOT / "benchmarks" / "suites").is_dir():
-        raise Refusal(
+        raise CommandError(
             "the benchmarks are not installed: clone the repository, run 'make .venv/ready' there, "
             "and then '.venv/bin/dali-pipelines bench'"
         )

@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.errors import CommandError, refusing
 from dali_pipelines.parallel.task_map import process_map
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _kind(config: IndexConfig) -> Kind | None:
 
     name, image = config.container or _by_suffix(config.data), config.image
     if image is not None and name not in ("tar", "tfrecord"):
-        raise Refusal("--image is for tar and TFRecord files; give --container")
+        raise CommandError("--image is for tar and TFRecord files; give --container")
     if name == "tar":
         return kinds.Tar(image)
     if name == "tfrecord":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
-from dali_pipelines.cli.errors import Refusal, count, one_line, refusing
+from dali_pipelines.cli.errors import CommandError, count, one_line, refusing
 from dali_pipelines.cli.options import option
 from readers.index.catalogue.cutouts import Cutouts
 from readers.sampling.row_window import Outside
@@ -141,7 +141,7 @@ def cut(
             r"--columns, e.g. \2=\1",
             one_line(error),
         )
-        raise Refusal(f"--cutouts: {message.replace('columns=', '--columns')}", 1) from error
+        raise CommandError(f"--cutouts: {message.replace('columns=', '--columns')}", 1) from error
 
 
 def report(config: CutoutFlags, left_out: SkippedObjects | None) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import CommandError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ def check(grouping: Grouping | None, names: Sequence[str]) -> None:
     try:
         grouping.check(names)
     except KeyError as error:
-        raise Refusal(f"{_flag(grouping)}: {error.args[0]}") from error
+        raise CommandError(f"{_flag(grouping)}: {error.args[0]}") from error
 
 
 def told(grouping: Grouping, samples: pa.Table, dropped: Dropped | None) -> str:
@@ -44,11 +44,11 @@ def grouped(grouping: Grouping | None, table: pa.Table) -> tuple[pa.Table, Dropp
     try:
         return grouping.apply(table)
     except TypeError as error:
-        raise Refusal(f"{_flag(grouping)}: {error}") from error
+        raise CommandError(f"{_flag(grouping)}: {error}") from error
     except ValueError as error:  # which writes missing='keep' for --missing keep
         flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", str(error))
         message = re.sub(r"='(\w+)'", r" \1", flags)
-        raise Refusal(f"{_flag(grouping)}: {message}", 1) from error
+        raise CommandError(f"{_flag(grouping)}: {message}", 1) from error
 
 
 def _flag(grouping: Grouping) -> str:

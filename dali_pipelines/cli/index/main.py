@@ -45,7 +45,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, command, in_flags, refusing
+from dali_pipelines.cli.errors import CommandError, command, in_flags, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.index import containers, cutouts, grouping, output, parts, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
@@ -148,10 +148,14 @@ def _index_members(
     """
     found = f"{members.num_rows} samples in containers found"
     if config.class_folders:
-        raise Refusal(f"--class_folders is for a scan of files, and {config.data} are containers")
+        raise CommandError(
+            f"--class_folders is for a scan of files, and {config.data} are containers"
+        )
     if not config.for_files and config.rules is None:
         if config.num_shards is not None:
-            raise Refusal("--num_shards is for headers, and no flag asks for those of the samples")
+            raise CommandError(
+                "--num_shards is for headers, and no flag asks for those of the samples"
+            )
         _check_columns(config, members.column_names)
         _finish(config, executor, members, found, damaged or None)
         return
@@ -186,7 +190,7 @@ def _finish(
         kept = fit.take(where.matching(config.where, fit))
     if not kept.num_rows:
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(config, name))
-        raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
+        raise CommandError(f"nothing was written: {flags} dropped all rows", 1)
     samples, lacking = grouping.grouped(config.grouping, kept)
     samples = _with_notes(config, executor, samples)
     samples = _cutouts(config, samples, left_out)
@@ -212,7 +216,7 @@ def _cutouts(config: IndexConfig, table: pa.Table, rejected: Rejected) -> pa.Tab
     if config.cutouts is not None:
         _write_rejected(config, [*rejected, *cutouts.report(config, left_out)])
     if made is None:
-        raise Refusal("nothing was written: no object makes a row", 1)
+        raise CommandError("nothing was written: no object makes a row", 1)
     return made
 
 
@@ -272,7 +276,9 @@ def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: boo
     _write_rejected(config, rejected)
     if everything:
         path, reason = rejected[0]
-        raise Refusal(f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1)
+        raise CommandError(
+            f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1
+        )
     _list([f"rejected {path}: {reason}" for path, reason in rejected])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.errors import CommandError, refusing
 from dali_pipelines.cli.paths import check_outputs
 
 if TYPE_CHECKING:
@@ -22,10 +22,12 @@ def check(out: str, config: Any, config_file: str | None) -> None:
 
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
-        raise Refusal(f"-o must end in {suffixes}, as each Index does, got {out}")
+        raise CommandError(f"-o must end in {suffixes}, as each Index does, got {out}")
     check_outputs(config, config_file, out=out, rejected=config.rejected)
     if os.path.exists(out) and not (config.overwrite or _is_ours(out)):
-        raise Refusal(f"{out} exists and is not an Index of this command; --overwrite replaces it")
+        raise CommandError(
+            f"{out} exists and is not an Index of this command; --overwrite replaces it"
+        )
 
 
 def is_table(data: str) -> bool:

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, count, refusing
+from dali_pipelines.cli.errors import CommandError, count, refusing
 from dali_pipelines.cli.paths import OutputFile
 from dali_pipelines.cli.shared_flags import shard_of
 from dali_pipelines.runtime.version import own_version
@@ -48,7 +48,7 @@ def joined(
 
     Raises
     ------
-    Refusal
+    CommandError
         If a part is missing, of another scan, or has other files or versions of them.
     """
     parts = [_lines(config, shard, part) for shard, part in enumerate(_all_paths(config))]
@@ -83,7 +83,7 @@ def _all_paths(config: IndexConfig) -> list[str]:
     paths = [path(config, shard) for shard in range(config.num_shards or 0)]
     missing = [shard for shard, part in enumerate(paths) if not os.path.isfile(part)]
     if missing:
-        raise Refusal(
+        raise CommandError(
             f"{len(missing)} of {len(paths)} parts are missing, {paths[missing[0]]} the first: "
             f"run --shard_id={','.join(map(str, missing))}{_of_other_counts(config)}"
         )
@@ -118,7 +118,7 @@ def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:
         made_with: dict[str, Any] = dict(next(lines, {}))
         for name in wanted:
             if made_with.get(name) != wanted[name]:
-                raise Refusal(
+                raise CommandError(
                     f"{part}: this part was made with {name} {made_with.get(name)}, not "
                     f"{wanted[name]}: give --join the flags of the scan, or scan again"
                 )
@@ -126,7 +126,7 @@ def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:
 
 
 def _refuse_other_files(shard: int, name: str) -> None:
-    raise Refusal(
+    raise CommandError(
         f"{name} has come, gone or changed since --shard_id={shard} listed the files: run that "
         "again, and others like it; or give a folder or pattern in which nothing changes",
         1,

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast
 
-from dali_pipelines.cli.errors import Refusal, one_line, refusing
+from dali_pipelines.cli.errors import CommandError, one_line, refusing
 from dali_pipelines.cli.index import parts
 from dali_pipelines.cli.paths import scanned
 from dali_pipelines.parallel.interpreter import Crash
@@ -41,7 +41,7 @@ def files_of(config: IndexConfig) -> pa.Table:
     from readers.index.table import SUFFIXES, Index
 
     if config.class_folders and not os.path.isdir(config.data):
-        raise Refusal(f"--class_folders needs a folder, got {config.data}")
+        raise CommandError(f"--class_folders needs a folder, got {config.data}")
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
     if not config.class_folders:
         return scanned(config.data, suffixes, config.storage).table
@@ -175,7 +175,7 @@ def _read(
                 yield from zip((columns.row(number).name for number in chunk), found, strict=True)
                 bar.update(len(chunk))
     except Crash as error:
-        raise Refusal(
+        raise CommandError(
             f"one of {num_processes} processes was killed; if for memory, try fewer", 1
         ) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.errors import CommandError, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def check(config: IndexConfig, names: Sequence[str]) -> None:
     try:
         check_column(config.parts_by or usual_column(names), list(names))
     except KeyError as error:
-        raise Refusal(f"--split: {error.args[0]}") from error
+        raise CommandError(f"--split: {error.args[0]}") from error
 
 
 def parts(config: IndexConfig, table: pa.Table) -> list[pa.Table]:

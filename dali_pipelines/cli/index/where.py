@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import CommandError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ def check(where: str, table: pa.Table) -> None:
     """
     try:
         matching(where, table)
-    except Refusal as refusal:
+    except CommandError as refusal:
         # Which function of that name is meant shows when the types of the columns are known.
         if "Could not choose a best candidate" not in str(refusal):
             raise
@@ -32,4 +32,4 @@ def matching(where: str, table: pa.Table) -> np.ndarray[Any, Any]:
     try:
         return conditions.matching(table, where)
     except ValueError as error:  # which begins with the name of the flag
-        raise Refusal(f"--{error}") from error
+        raise CommandError(f"--{error}") from error

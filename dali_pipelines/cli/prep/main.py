@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import uuid4
 
 from dali_pipelines.aia.level15 import Level15
-from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
+from dali_pipelines.cli.errors import CommandError, command, one_line, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import option, parse, settings_of
@@ -164,7 +164,7 @@ def _level15(settings: Mapping[str, Any]) -> Level15:
     from readers.aia.pointing import PointingTable
 
     if settings.get("psf") and not find_spec("scipy"):
-        raise Refusal("--psf needs SciPy: pip install 'dali-pipelines[aia]'")
+        raise CommandError("--psf needs SciPy: pip install 'dali-pipelines[aia]'")
     kinds: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
     with refusing(OSError, ValueError):
         tables = {name: kinds[name].read(settings[name]) for name in kinds if name in settings}

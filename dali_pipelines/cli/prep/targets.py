@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.errors import CommandError, refusing
 from dali_pipelines.cli.paths import index_of
 from readers.places.storage import Storage
 from readers.places.urls import is_url
@@ -51,7 +51,7 @@ def targets_of(
 
     Raises
     ------
-    Refusal
+    CommandError
         If there are no files, some are not local, all rows of an Index name another HDU, or two
         would be written to one path.
     """
@@ -64,7 +64,7 @@ def targets_of(
         _check_paths([file])
         index = index_of([file], suffixes, Storage())
         if "offset" in index.table.column_names:
-            raise Refusal(f"{file}: its rows are parts of files, unpack them first")
+            raise CommandError(f"{file}: its rows are parts of files, unpack them first")
         with refusing(ValueError):
             check_hdu(index, hdu)
         _check_paths(map(index.path, range(len(index))))
@@ -77,12 +77,14 @@ def targets_of(
                 name = _fits_name(os.path.relpath(row.path, root))
                 targets[key] = Target(Row(len(targets), *key), os.path.join(out, name))
     if not targets:
-        raise Refusal(f"all files are in {out}, which is the output folder: give -o another folder")
+        raise CommandError(
+            f"all files are in {out}, which is the output folder: give -o another folder"
+        )
     made: dict[str, Row] = {}
     for row, path in targets.values():
         other = made.setdefault(path, row)
         if other is not row:
-            raise Refusal(
+            raise CommandError(
                 f"both {_named(other)} and {_named(row)} would be written to {path}: rename one, "
                 "or write them to different folders"
             )
@@ -96,7 +98,7 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
 
     Raises
     ------
-    Refusal
+    CommandError
         If it has other files.
     """
     record = os.path.join(out, made)
@@ -109,7 +111,9 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
             )
             # Another process of a job array may have begun meanwhile.
             if foreign is not None and not os.path.exists(record):
-                raise Refusal(f"{foreign} exists, and there is no {record}: give -o another folder")
+                raise CommandError(
+                    f"{foreign} exists, and there is no {record}: give -o another folder"
+                )
             with unfinished_folder(out, clean=False) as unfinished:
                 part = os.path.join(unfinished, made)
                 with open(part, "w", encoding="utf-8") as file:
@@ -120,9 +124,9 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
         with open(record, encoding="utf-8") as file:
             _check_same(record, json.load(file), wanted)
     except OSError as error:
-        raise Refusal(f"{out} cannot be written: {error}") from error
+        raise CommandError(f"{out} cannot be written: {error}") from error
     except ValueError as error:
-        raise Refusal(f"{record} is damaged: {error}: give -o another folder") from error
+        raise CommandError(f"{record} is damaged: {error}: give -o another folder") from error
 
 
 @contextlib.contextmanager
@@ -150,7 +154,7 @@ def unfinished_folder(out: str, *, clean: bool = True) -> Iterator[str]:
 
 def _check_paths(paths: Iterable[str]) -> None:
     for path in filter(is_url, paths):
-        raise Refusal(f"{path}: prep reads local files, copy the archive first")
+        raise CommandError(f"{path}: prep reads local files, copy the archive first")
 
 
 def _root(argument: str, paths: Sequence[str]) -> str:
@@ -180,4 +184,6 @@ def _check_same(record: str, found: Any, wanted: Mapping[str, Any]) -> None:
     differ = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
     if differ:
         told = "; ".join(f"{name} {found.get(name)}, not {wanted.get(name)}" for name in differ)
-        raise Refusal(f"{record}: the files there were made with {told}: give -o another folder")
+        raise CommandError(
+            f"{record}: the files there were made with {told}: give -o another folder"
+        )

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import EXTRA, Refusal, command, one_line
+from dali_pipelines.cli.errors import EXTRA, CommandError, command, one_line
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread
 from dali_pipelines.cli.run_config import (
@@ -72,13 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         if error.name in EXTRA:
             raise
-        raise Refusal(error) from error
+        raise CommandError(error) from error
     except (ValueError, TypeError, KeyError, FileNotFoundError, MemoryError) as error:
-        raise Refusal(error) from error
+        raise CommandError(error) from error
     except BrokenPipeError:
         raise
     except (OSError, RuntimeError) as error:
-        raise Refusal(f"{one_line(error)}{_remedy(error, config)}", 1) from error
+        raise CommandError(f"{one_line(error)}{_remedy(error, config)}", 1) from error
 
 
 def _remedy(error: Exception, config: RunConfig) -> str:

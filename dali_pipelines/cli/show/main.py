@@ -36,7 +36,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command, refusing
+from dali_pipelines.cli.errors import CommandError, command, refusing
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
 from dali_pipelines.cli.pipeline_flags import suffixes_of
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     check_outputs(config, config_file(argv), output=config.output)
     if not find_spec("sunpy"):
-        raise Refusal("show needs SunPy: pip install 'dali-pipelines[aia]'")
+        raise CommandError("show needs SunPy: pip install 'dali-pipelines[aia]'")
     from dali_pipelines.cli.show.delivered import delivered_pictures
     from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING
     from dali_pipelines.cli.show.sheet import save_sheet
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = samples_of(config.files, suffixes_of(config.pipeline), config.storage)
     check_unread(found.table, config.output)
     if config.before_after and (len(found) > 1 or found.parts):
-        raise Refusal(f"--before_after is for one file, got {len(found)}")
+        raise CommandError(f"--before_after is for one file, got {len(found)}")
     index = _spread(found, 1 if config.each_augment else config.count)
     pictures: list[Picture] = []
     try:
@@ -87,9 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         heading = _heading(config, calibration, index, len(found))
         save_sheet(config.output, rows, heading=heading, size=config.size)
     except (KeyError, TypeError, ValueError) as error:  # of the settings, before the first picture
-        raise Refusal(error) from error
+        raise CommandError(error) from error
     except (OSError, RuntimeError, MemoryError) as error:
-        raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
+        raise CommandError(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
     unread = [picture for picture in pictures if picture.pixels is None]
     remarks = [picture.remark for picture in unread]

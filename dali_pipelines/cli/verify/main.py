@@ -33,7 +33,7 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command, count, refusing
+from dali_pipelines.cli.errors import CommandError, command, count, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_file
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     if report is not None:
         _save(report, name, records)
     if records and counts["REJECTED"] == len(records):
-        raise Refusal("all files were rejected: nothing was compared", 1)
+        raise CommandError("all files were rejected: nothing was compared", 1)
     return 1 if counts["DIFFERS"] else 0
 
 
@@ -113,7 +113,7 @@ def _compare(
     except BrokenPipeError:
         raise
     except (OSError, RuntimeError, MemoryError) as error:
-        raise Refusal(f"stopped after {len(compared)} files: {error}", 1) from error
+        raise CommandError(f"stopped after {len(compared)} files: {error}", 1) from error
 
 
 def _save(path: str, device: str, records: Sequence[Record]) -> None:

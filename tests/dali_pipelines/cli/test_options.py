@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from dali_pipelines.cli.errors import EXTRA, Refusal, command
+from dali_pipelines.cli.errors import EXTRA, CommandError, command
 from dali_pipelines.cli.flag_types import number_of_bytes
 from dali_pipelines.cli.main import main
 from dali_pipelines.cli.options import option, parse
@@ -72,7 +72,7 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
 def test_wrong_files(tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
-    with pytest.raises(Refusal, match=named) as caught:
+    with pytest.raises(CommandError, match=named) as caught:
         parse(Config, [f"--config={path}"], None, "test")
     assert caught.value.status == 2
 
@@ -116,7 +116,7 @@ def test_paths_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_wrong_flags(flag: str, named: str) -> None:
-    with pytest.raises(Refusal, match=named) as caught:
+    with pytest.raises(CommandError, match=named) as caught:
         parse(Config, [flag], None, "test")
     assert caught.value.status == 2
 
@@ -132,7 +132,7 @@ def test_positional_and_required_arguments() -> None:
     for argv in (["a", "b", "-o", "c"], ["--out_file=c", "a", "b"], ["a", "b", "--out-file=c"]):
         assert parse(FilesConfig, argv, None, "test") == expected
     for argv in (["a"], ["-o", "c"]):
-        with pytest.raises(Refusal, match="the following arguments are required: "):
+        with pytest.raises(CommandError, match="the following arguments are required: "):
             parse(FilesConfig, argv, None, "test")
 
 
@@ -144,14 +144,14 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
     found = parse(FilesConfig, [file, "d", "-o", "e"], None, "test")
     assert found == FilesConfig(files=["d"], out_file="e")
     path.write_text('files = ["a", "b"]\n')
-    with pytest.raises(Refusal, match="the following arguments are required: out_file"):
+    with pytest.raises(CommandError, match="the following arguments are required: out_file"):
         parse(FilesConfig, [file], None, "test")
 
 
 @pytest.mark.parametrize(
     ("error", "status", "named"),
     [
-        (Refusal("no\nfile", 1), 1, "no file"),
+        (CommandError("no\nfile", 1), 1, "no file"),
         (ModuleNotFoundError("no duckdb", name="duckdb"), 2, r"duckdb.*dali-pipelines\[cli\]"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 141, ""),

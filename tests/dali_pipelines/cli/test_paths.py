@@ -18,7 +18,7 @@ from jobs import ROOT
 from PIL import Image
 
 from dali_pipelines.cli import paths
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import CommandError
 from dali_pipelines.cli.paths import (
     OutputFile,
     check_output,
@@ -51,7 +51,7 @@ def test_two_outputs_may_share_a_device_alone(tmp_path: Path) -> None:
     config = RunConfig(batch_size=1)
     check_outputs(config, None, report="/dev/null", audit="/dev/null", state=None)
     (tmp_path / "link").symlink_to("file")
-    with pytest.raises(Refusal, match=r"--report .*--audit"):
+    with pytest.raises(CommandError, match=r"--report .*--audit"):
         check_outputs(config, None, report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
 
 
@@ -65,7 +65,7 @@ def test_no_output_replaces_what_is_read(tmp_path: Path) -> None:
     config = RunConfig(batch_size=1, data=table, resume=state)
     check_outputs(config, settings, state=state, report=str(tmp_path / "list.txt"))
     for audit, flag in ((table, "data"), (same, "data"), (settings, "config")):
-        with pytest.raises(Refusal, match=rf"--{flag} .*--audit .*{audit}"):
+        with pytest.raises(CommandError, match=rf"--{flag} .*--audit .*{audit}"):
             check_outputs(config, settings, audit=audit)
 
 
@@ -87,7 +87,7 @@ def test_no_report_replaces_data(tmp_path: Path, suffix: str) -> None:
         image = Image.new("L" if suffix == "pgm" else "RGB", (80, 80), "white")
         image.save(file, big_tiff=suffix == "tif")
     config = RunConfig(batch_size=1)
-    with pytest.raises(Refusal, match=rf"a.{suffix} .*data"):
+    with pytest.raises(CommandError, match=rf"a.{suffix} .*data"):
         check_outputs(config, None, report=str(file))
 
 
@@ -109,7 +109,7 @@ def test_no_output_is_a_file_of_a_row(
     table = pa.table({**columns, "mask_path": [str(files[4])] * 5, "note": [str(files[5])] * 5})
     check_unread(table, None, str(files[5]), str(tmp_path / "new"), "/dev/null")
     for name in ("real/0", "real/../folder/0", "hard", "soft", "real/3", "real/mask"):
-        with pytest.raises(Refusal, match=rf"{name} .*read.*another name"):
+        with pytest.raises(CommandError, match=rf"{name} .*read.*another name"):
             check_unread(table, None, str(tmp_path / name))
 
 
@@ -138,7 +138,7 @@ def test_what_a_link_leads_to_is_written(tmp_path: Path, there: bool) -> None:
     assert [path.name for path in folder.iterdir()] == ["a.csv"]
     link.unlink()
     link.symlink_to("nowhere/a.csv")
-    with pytest.raises(Refusal, match=r"latest\.csv cannot be written"):
+    with pytest.raises(CommandError, match=r"latest\.csv cannot be written"):
         check_output(str(link))
 
 

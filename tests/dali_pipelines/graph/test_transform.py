@@ -15,8 +15,8 @@ from read_here import read_here
 
 from dali_pipelines import Index, NpyReader, PipelineConfig, reader_pipeline
 from dali_pipelines.graph.decode import Decoded, decode_array
-from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.transform import check_decoded, transform
+from dali_pipelines.graph.user_operators.chance import Chance
 from readers import Row, Sample, SampleSpec, Window
 
 HEIGHT, WIDTH = 6, 9

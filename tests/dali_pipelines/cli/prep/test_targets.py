@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import CommandError
 from dali_pipelines.cli.prep.targets import Target, claim, targets_of, unfinished_folder
 from readers import Index
 from readers.contract import Row
@@ -59,9 +59,9 @@ class TestNames:
         table = pa.table({"path": [str(archive / "a.fits")] * 2, "hdu": [1, 2]})
         Index(table).save(tmp_path / "index.parquet")
         arguments = [str(tmp_path / "index.parquet")], str(tmp_path / "out"), SUFFIXES
-        with pytest.raises(Refusal, match="would be written to"):
+        with pytest.raises(CommandError, match="would be written to"):
             targets_of(*arguments)
-        with pytest.raises(Refusal, match="the Index names HDUs 1 to 2, but hdu=1"):
+        with pytest.raises(CommandError, match="the Index names HDUs 1 to 2, but hdu=1"):
             targets_of(*arguments, hdu=1)
         ((row, path),) = targets_of(*arguments, every_hdu=True)
         assert (row.hdu, path) == (None, str(tmp_path / "out/a.fits"))
@@ -77,7 +77,7 @@ class TestNames:
         self, tmp_path: Path, columns: dict[str, list[object]], reason: str
     ) -> None:
         Index(pa.table(columns)).save(tmp_path / "index.parquet")
-        with pytest.raises(Refusal, match=reason):
+        with pytest.raises(CommandError, match=reason):
             targets_of([str(tmp_path / "index.parquet")], str(tmp_path / "out"), SUFFIXES)
 
     def test_each_once(self, archive: Path, tmp_path: Path) -> None:
@@ -87,20 +87,24 @@ class TestNames:
 
     def test_two_of_one_name(self, archive: Path, tmp_path: Path) -> None:
         (archive / "a.fits.gz").touch()
-        with pytest.raises(Refusal, match=r"both .*/a\.fits and .*/a\.fits\.gz would be written"):
+        with pytest.raises(
+            CommandError, match=r"both .*/a\.fits and .*/a\.fits\.gz would be written"
+        ):
             made(archive, out=tmp_path / "out")
         (archive / "a.fits.gz").unlink()
         (archive / "2011/a.fits").touch()
-        with pytest.raises(Refusal, match=r"both .*2011/a\.fits and .*archive/a\.fits would be"):
+        with pytest.raises(
+            CommandError, match=r"both .*2011/a\.fits and .*archive/a\.fits would be"
+        ):
             made(archive / "2011/a.fits", archive, out=tmp_path / "out")
 
     def test_what_was_written_is_not_read(self, archive: Path) -> None:
         assert len(made(archive, out=archive / "2011")) == 3
-        with pytest.raises(Refusal, match=r"all files are in .*archive, .*output folder"):
+        with pytest.raises(CommandError, match=r"all files are in .*archive, .*output folder"):
             made(archive, out=archive)
 
     def test_nothing_there(self, tmp_path: Path) -> None:
-        with pytest.raises(Refusal, match="no such folder or file"):
+        with pytest.raises(CommandError, match="no such folder or file"):
             made(tmp_path / "none", out=tmp_path / "out")
 
 
@@ -113,20 +117,20 @@ class TestClaim:
         claim(str(out), "made.json", {"order": 3, "pair": (1, 2)}, targets)
         assert json.loads((out / "made.json").read_text()) == {"order": 3, "pair": [1, 2]}
         assert sorted(os.listdir(out)) == ["a.fits", "made.json"]
-        with pytest.raises(Refusal, match=r"made\.json: .* made with order 3, not 1: give -o"):
+        with pytest.raises(CommandError, match=r"made\.json: .* made with order 3, not 1: give -o"):
             claim(str(out), "made.json", {"order": 1, "pair": (1, 2)}, targets)
 
     def test_files_of_others(self, archive: Path, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()
         (tmp_path / "out/a.fits").touch()
         targets = targets_of([str(archive)], str(tmp_path / "out"), SUFFIXES)
-        with pytest.raises(Refusal, match=r"a\.fits exists, and there is no .*made\.json"):
+        with pytest.raises(CommandError, match=r"a\.fits exists, and there is no .*made\.json"):
             claim(str(tmp_path / "out"), "made.json", {}, targets)
 
     @pytest.mark.parametrize("text", ["", "[]", "{"])
     def test_a_damaged_record(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "made.json").write_text(text)
-        with pytest.raises(Refusal, match=r"made\.json is damaged"):
+        with pytest.raises(CommandError, match=r"made\.json is damaged"):
             claim(str(tmp_path), "made.json", {}, [])
 
     @pytest.mark.parametrize("scale", [1, 2])
@@ -142,12 +146,12 @@ class TestClaim:
         if scale == 1:
             claim(str(tmp_path), "made.json", {"scale": scale}, targets)
         else:
-            with pytest.raises(Refusal, match="made with scale 1, not 2"):
+            with pytest.raises(CommandError, match="made with scale 1, not 2"):
                 claim(str(tmp_path), "made.json", {"scale": scale}, targets)
 
     def test_no_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(Refusal, match=r"file cannot be written: "):
+        with pytest.raises(CommandError, match=r"file cannot be written: "):
             claim(str(tmp_path / "file"), "made.json", {}, [])
 
 

@@ -9,7 +9,7 @@ from nvidia.dali import fn
 from nvidia.dali.data_node import DataNode
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.runtime.dali_private import random_operator
 
 
