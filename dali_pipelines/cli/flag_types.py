@@ -114,3 +114,14 @@ def function_of(flag: str, name: str) -> Any:
         raise ValueError(f"--{flag}={name}: {reason}") from error
     finally:
         sys.path.remove(os.getcwd())
+
+
+def at_home(value: Any) -> Any:
+    """Return a value, or several, with the user's home in place of ``~`` and a leading ``~/``.
+
+    Shells expand it at the beginning of a word, but not after ``--data=``, and not in a file.
+    """
+    if isinstance(value, list):
+        return list(map(at_home, value))
+    is_path = isinstance(value, str) and f"{value}/".startswith("~/")
+    return os.path.expanduser(value) if is_path else value

@@ -16,8 +16,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from dali_pipelines.cli import errors
 from dali_pipelines.cli.errors import CommandError, one_line
-from dali_pipelines.cli.flag_types import number_or_share
-from dali_pipelines.cli.paths import at_home
+from dali_pipelines.cli.flag_types import at_home, number_or_share
 from dali_pipelines.keywords import field_docs
 from readers.messages import did_you_mean
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import CommandError, refusing
+from dali_pipelines.cli.options import given_flags
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -32,17 +33,6 @@ _FEW_FILES = 10_000
 """Most files to compare one by one: more could take hours on a network."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
 """Fields of a row, and columns, that locate the bytes of an image."""
-
-
-def at_home(value: Any) -> Any:
-    """Return a value, or several, with the user's home in place of ``~`` and a leading ``~/``.
-
-    Shells expand it at the beginning of a word, but not after ``--data=``, and not in a file.
-    """
-    if isinstance(value, list):
-        return list(map(at_home, value))
-    is_path = isinstance(value, str) and f"{value}/".startswith("~/")
-    return os.path.expanduser(value) if is_path else value
 
 
 def location(text: str) -> str:
@@ -122,8 +112,6 @@ def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) 
     those in `paths`, and `resume`, which may be the `state` that is written. All outputs but `out`
     and `output` are tables and reports, which must not replace images. See also `check_unread`.
     """
-    from dali_pipelines.cli.options import given_flags
-
     given = given_flags(config)
     names = given.keys() - {*paths, "resume"}
     read = {"config": config_file, **{name: given[name] for name in names}}
