@@ -95,8 +95,8 @@ def command(
                 return 128 + signal.SIGPIPE
             except OSError as error:  # of a full disk behind standard output, e.g.
                 message, status = one_line(error), 1
-            except KeyboardInterrupt:
-                message, status = interrupted, 128 + signal.SIGINT
+            except KeyboardInterrupt as error:
+                message, status = str(error) or interrupted, 128 + signal.SIGINT
             finally:
                 _drop_output()
             print(f"{f'dali-pipelines {name}'.rstrip()}: {in_flags(message)}", file=sys.stderr)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import EXTRA, CommandError, command, one_line
+from dali_pipelines.cli.errors import EXTRA, CommandError, command, count, one_line
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread
 from dali_pipelines.cli.run_config import (
@@ -203,6 +203,12 @@ def iterate(
         stop.later = True
         try:
             status = go_on(run, loader, config, ranks, stop)
+        except KeyboardInterrupt:
+            done = f"interrupted after {count(run.steps_done, 'step')}"
+            then = "with --state=FILE.json it could be continued"
+            if config.state is not None:
+                then = f"the same command with --resume={config.state} continues"
+            raise KeyboardInterrupt(f"{done}; {then}") from None
         except RuntimeError:
             # Slurm and torchrun send SIGTERM to the readers, too, or it has ended another rank.
             if not stop.status:

@@ -134,7 +134,7 @@ class Run:
                 )
         seconds = self.last - self.began
         rate = self.loader.stats.input_bytes / seconds / 1e6
-        self._bar.set_postfix_str(f"{rate:.0f} MB/s read")
+        self._bar.set_postfix_str(f"{rate:.0f} MB/s read", refresh=False)
         self._state = self.loader.state_dict()
 
     def end(self) -> Stages | None:

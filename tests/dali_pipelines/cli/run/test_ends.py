@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,6 +83,22 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
     assert sorted((int(line["epoch"]), int(line["row"])) for line in lines) == [
         (epoch, row) for epoch in range(epochs) for row in range(23)
     ]
+
+
+def test_ctrl_c_says_how_to_continue(archive: Path, tmp_path: Path) -> None:
+    audit, state = tmp_path / "audit.csv", tmp_path / "state.json"
+    flags = [f"--data={archive}", "--batch_size=4", FOR_EVER, f"--audit={audit}"]
+    with Job([*COMMAND, *flags, f"--state={state}"], stderr=subprocess.PIPE, text=True) as run:
+        try:
+            wait_for_lines(audit, run)
+            run.send_signal(signal.SIGINT)
+            _, err = run.communicate(timeout=200)
+        finally:
+            run.kill()
+    assert run.returncode == 130
+    last = err.splitlines()[-1]
+    assert re.search(rf"interrupted after \d+ steps?; .*--resume={state}", last), err
+    assert json.loads(state.read_text())["position"] >= 0
 
 
 @pytest.mark.parametrize("to_all", [False, True])
