@@ -269,6 +269,7 @@ def _check_each(values: dict[str, Any]) -> None:
     for name, choices in _CHOICES.items():
         check_choice(name, values[name], get_args(choices))
     check_number("rotate", values["rotate"], 0, 180)
+    values["rotate"] = float(values["rotate"])
     check_type("weights", values["weights"], str | None, "the name of a column, or None")
     values["shuffle"] = shuffle_of("shuffle", values["shuffle"])
     values["read_timeout"] = _time_limit("read_timeout", values["read_timeout"])

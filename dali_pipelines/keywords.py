@@ -79,6 +79,15 @@ def bound_keywords(
     return bound
 
 
+def without_keywords(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a factory without the keywords that functools.partial binds, see `bound_keywords`."""
+    args: tuple[Any, ...] = ()
+    while isinstance(factory, partial):
+        args = (*factory.args, *args)
+        factory = factory.func
+    return partial(factory, *args) if args else factory
+
+
 def title(factory: Callable[..., Any]) -> str:
     """Return the name of a factory, also inside functools.partial."""
     while isinstance(factory, partial):
@@ -162,6 +171,7 @@ def _entry(one: inspect.Parameter, hint: Any, text: str) -> str:
     for literal in [hint, *get_args(hint)]:
         if get_origin(literal) is Literal:
             kind = f"{{{', '.join(map(repr, get_args(literal)))}}}"
+            kind = f"bool or {kind}" if bool in get_args(hint) else kind
     default = "" if one.default is one.empty else f", default {one.default!r}"
     if dataclasses.is_dataclass(one.default):
         default = f", default {type(one.default).__name__}()"

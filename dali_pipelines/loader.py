@@ -18,7 +18,7 @@ from dali_pipelines.frameworks.choose import FrameworkName, framework_named
 from dali_pipelines.frameworks.contract import Batch as Batch
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
-from dali_pipelines.keywords import documents
+from dali_pipelines.keywords import documents, without_keywords
 from dali_pipelines.loading.batches import pixels_of, reports_of, valid_only
 from dali_pipelines.loading.one_thread import OneThread, Steps
 from dali_pipelines.loading.position import OF_STATE, Position
@@ -142,7 +142,7 @@ class Loader:
         check_index(index)
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
-        own = inspect.signature(Loader.__init__).parameters
+        own = inspect.signature(Loader.__init__).parameters.keys() - {"self"}
         settings = pipeline_settings(factory, config, own, len(index))
         self.starts_anew = settings.get("mode") == "eval"
         self.index, self.stats = index, LoaderStats()
@@ -153,7 +153,8 @@ class Loader:
         self._position = Position(index, settings, find_shards)
         self._bad_rows = BadRows(index, settings, self._position, self.stats, bad_sample, max_bad)
         self._values = row_values(index, settings)
-        self._factory, self._framework_name = factory, framework
+        # Bound keywords are among the settings, where a None may have replaced them.
+        self._factory, self._framework_name = without_keywords(factory), framework
         self._num_read_processes, self._restarts_left = num_read_processes, restart_readers
         changing = {*OF_STATE, "rejected"}  # `Position.keywords` and `BadRows.left_out` have them
         self._settings = {name: one for name, one in settings.items() if name not in changing}

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_pipelines.aia.calibration import Calibration
+from dali_pipelines.factories import aia_pipeline
+from dali_pipelines.keywords import bound_keywords, without_keywords
+from dali_pipelines.loader import Loader
 from dali_pipelines.runtime.devices import Device
+from dali_pipelines.settings import OrderSettings
+from dali_pipelines.spread_rows import spread_rows
 from dali_pipelines.stretch import Kind, Stretch
+from readers.errors import ReadError
 from readers.values import check_integer
 
 if TYPE_CHECKING:
@@ -21,7 +28,10 @@ if TYPE_CHECKING:
 PERCENTILES = (0.1, 1.0, 16.0, 50.0, 84.0, 99.0, 99.9)
 _SAMPLED = 20_000
 """Most pixels per channel of an image that are kept for the percentiles."""
-_AFTER_PIXELS = ("mean", "std", "stretch", "augment", "transform")
+_LEFT_OUT = frozenset(
+    # What comes after the pixels, and what is random.
+    ("mean", "std", "stretch", "augment", "transform", "random_area", "random_aspect_ratio")
+) | (OrderSettings.__annotations__.keys() | {"num_epochs", "mode", "dtype", "columns", "targets"})
 
 
 @dataclass(frozen=True)
@@ -62,22 +72,16 @@ class PixelStatistics:
         found = []
         for number, (least, most, spread) in enumerate(zip(low, high, noise, strict=True)):
             least = least if kind in ("none", "asinh", "signed_log1p") else max(least, 0.0)
-            unit = max(abs(least), abs(most)) if kind in ("none", "asinh") else 1.0
-            if not least < most:
+            if not least < most:  # also where all pixels are NaN
                 raise ValueError(
                     f"channel {number} has no range to stretch: its 1st percentile is {least:g}, "
                     f"its 99.9th {most:g}"
                 )
+            unit = max(abs(least), abs(most)) if kind in ("none", "asinh") else 1.0
             a = float(np.clip(spread / unit, 1e-4, 1)) if kind == "asinh" else 1.0
-            clip = (float(_rounded(least / unit)), float(_rounded(most / unit)))
-            settings: dict[str, Any] = {"kind": kind, "clip": clip, "unit": float(_rounded(unit))}
-            found.append(Stretch.onto(0, 1, a=float(_rounded(a)), **settings))
+            clip = least / unit, most / unit
+            found.append(Stretch.onto(0, 1, kind=kind, clip=clip, unit=unit, a=a))
         return tuple(found)
-
-
-def _rounded(number: float) -> float:
-    """Return a number rounded to three digits."""
-    return float(f"{number:.3g}")
 
 
 def pixel_statistics(
@@ -110,8 +114,9 @@ def pixel_statistics(
     progress : callable
         Wraps the batches to report progress, e.g. ``tqdm.tqdm``.
     **settings
-        Keywords of the Loader: crop, planes, hdus, calibration, and so on. Settings that change
-        pixel values (mean, std, stretch, augment, transform) are ignored, as is all randomness.
+        Keywords of the factory: crop, planes, hdus, calibration, and so on. Settings that change
+        pixel values (mean, std, augment, transform, stretch, also that of a calibration) and those
+        of the order are ignored, and nothing is random.
 
     Returns
     -------
@@ -123,24 +128,28 @@ def pixel_statistics(
     ReadError
         If no image can be read.
     """
-    from dali_pipelines.loader import Loader
-    from readers.errors import ReadError
-
     check_integer("count", count, 1)
     check_integer("seed", seed, 0)
-    chosen = index.select(spread_rows(len(index), count, seed))
-    settings = {name: one for name, one in settings.items() if name not in _AFTER_PIXELS}
+    rows = spread_rows(len(index), count, seed)
+    settings = bound_keywords(factory, ()) | settings
+    bad = settings.pop("rejected", {})
+    kept = {name: one for name, one in settings.items() if name not in _LEFT_OUT}
+    factory = without_keywords(factory)
+    if factory is aia_pipeline:
+        kept = _unstretched(kept)
     gathered = _Gathered(seed)
     with Loader(
         factory,
-        chosen,
+        index.select(rows),
         batch_size=1,  # images may differ in size
         num_read_processes=num_read_processes,
         devices=devices,
         framework="numpy",
         bad_sample="skip",
         num_epochs=1,
-        **{**settings, "mode": "eval", "dtype": "float32"},
+        mode="eval",
+        rejected={number: bad[row] for number, row in enumerate(rows) if row in bad},
+        **kept,
     ) as loader:
         for batches in progress(loader):
             for batch in batches:
@@ -149,20 +158,17 @@ def pixel_statistics(
         rejected = {one.path: one.reason for one in loader.stats.rejected.values()}
     if not gathered.images:
         path, reason = next(iter(rejected.items()))
-        raise ReadError(path, f"none of {len(chosen)} images can be read, the first: {reason}")
+        raise ReadError(path, f"none of {len(rows)} images can be read, the first: {reason}")
     return gathered.statistics(rejected)
 
 
-def spread_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Return a random row of each of `count` equal parts of an Index, or all rows.
-
-    Equidistant rows would miss whole classes if classes alternate.
-    """
-    if num_rows <= count:
-        return list(range(num_rows))
-    edges = [number * num_rows // count for number in range(count + 1)]
-    random = np.random.default_rng(seed)
-    return [int(random.integers(*part)) for part in pairwise(edges)]
+def _unstretched(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of `aia_pipeline` whose calibration has no stretch."""
+    names = {field.name for field in fields(Calibration)} | {"preset"}
+    own = {name: one for name, one in settings.items() if name in names}
+    rest = {name: one for name, one in settings.items() if name not in names}
+    calibration = rest.pop("calibration", None) or Calibration.of(**own)
+    return {**rest, "calibration": replace(calibration, stretch=Stretch())}
 
 
 class _Gathered:
@@ -204,15 +210,17 @@ class _Gathered:
     def statistics(self, rejected: Mapping[str, str]) -> PixelStatistics:
         """Return the statistics of all images."""
         limits, sampled = np.stack(self._limits), np.concatenate(self._sampled, axis=1)
-        with np.errstate(invalid="ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of channels that are all NaN
             found = np.nanpercentile(sampled, PERCENTILES, axis=1)
+        nothing = np.where(self._counts == 0, np.nan, 0.0)
         std = np.sqrt(self._squares / np.maximum(self._counts, 1))
         return PixelStatistics(
             images=self.images,
-            mean=_floats(self._means),
-            std=_floats(std),
-            minimum=_floats(limits[:, 0].min(0)),
-            maximum=_floats(limits[:, 1].max(0)),
+            mean=_floats(self._means + nothing),
+            std=_floats(std + nothing),
+            minimum=_floats(limits[:, 0].min(0) + nothing),
+            maximum=_floats(limits[:, 1].max(0) + nothing),
             percentiles=dict(zip(PERCENTILES, map(_floats, found), strict=True)),
             valid=_floats(self._counts / self._all),
             rejected=rejected,

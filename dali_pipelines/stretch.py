@@ -32,6 +32,8 @@ _CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], A
     "asinh": (kernel.ASINH, lambda xp, x: xp.arcsinh(x), lambda xp, x: xp.sinh(x)),
 }
 _UNLIMITED = (-math.inf, math.inf)
+_LEAST = 2.0**-126
+"""Up to its inverse, 1 / std is a normal number in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +84,20 @@ class Stretch:
             raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
         for name in ("unit", "a", "std"):
             check_positive(name, getattr(self, name))
+            if not _LEAST <= float(getattr(self, name)) <= 1 / _LEAST:
+                raise ValueError(
+                    f"{name} and its inverse must be finite in float32, got {getattr(self, name)!r}"
+                )
         if not is_number(self.mean) or not math.isfinite(self.mean):
             raise ValueError(f"mean must be a number, got {self.mean!r}")
         for name in ("clip", "clip_output"):
             limits = getattr(self, name)
             if not are_all(limits, Real) or len(limits) != 2 or not limits[0] < limits[1]:
                 raise ValueError(f"{name} must be (low, high) with low < high, got {limits!r}")
+        for name in ("unit", "a", "std", "mean"):  # NumPy would calculate with their own precision
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("clip", "clip_output"):
+            object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         if self.a != 1 and self.kind != "asinh":
             raise ValueError(f"a={self.a} needs kind 'asinh', got kind {self.kind!r}")
         if self.kind == "sqrt" and self.clip[0] < 0:

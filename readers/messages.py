@@ -46,10 +46,13 @@ def near(
 
 
 def did_you_mean(
-    name: str, known: Collection[str], others: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    known: Collection[str],
+    others: Mapping[str, str] = MappingProxyType({}),
+    least: float = 0.75,
 ) -> str:
     """Return a question with the names of `near` and a blank; empty if there are none."""
-    found = near(name, known, others)
+    found = near(name, known, others, least)
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 

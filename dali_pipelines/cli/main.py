@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     if name not in COMMANDS:
-        asked = did_you_mean(name, COMMANDS)
+        asked = did_you_mean(name, COMMANDS, least=0.6)
         parser.error(f"no command {name!r}: {asked}Available commands: {', '.join(COMMANDS)}")
 
     @command(name)

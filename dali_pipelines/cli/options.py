@@ -293,6 +293,7 @@ def _parser(
 def _underscored(argv: Sequence[str], names: Iterable[str]) -> list[str]:
     """Return the arguments with ``--two-words`` spelt ``--two_words``, as older releases had it."""
     flags = {f"--{name.replace('_', '-')}": f"--{name}" for name in names}
+    flags |= {f"--no-{name.replace('_', '-')}": f"--no-{name}" for name in names}
     split = (word.partition("=") for word in argv)
     return [flags.get(flag, flag) + equals + value for flag, equals, value in split]
 
@@ -375,7 +376,7 @@ class Parser(argparse.ArgumentParser):
         if common:
             self.add_argument("-h", action=_ShortHelp, help="show the most useful flags, and exit")
         # With exponents and units, which argparse takes for flags: --mean -1e-5, --offsets -1h,0.
-        self._negative_number_matcher = re.compile(r"^-\.?\d")
+        self._negative_number_matcher = re.compile(r"^-(\.?\d|inf|nan)")
 
     def format_short_help(self) -> str:
         """Return the beginning of the help, with its examples, and the arguments in `common`."""

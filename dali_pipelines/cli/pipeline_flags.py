@@ -238,6 +238,14 @@ def augmentation_of(text: str) -> Augmentation:
         raise ValueError(f"--augment {text!r}: {error}") from None
 
 
+class _Infinities(ast.NodeTransformer):
+    """Replaces the names inf and nan by these numbers."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Replace a name."""
+        return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
+
+
 def _call_of(
     flag: str, text: str, example: str, key: str
 ) -> tuple[Any, list[Any], Mapping[str, Any]]:
@@ -247,6 +255,8 @@ def _call_of(
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(tree, ast.Name):
+            tree = _Infinities().visit(tree)
         if isinstance(tree, ast.Dict):
             table = ast.literal_eval(tree)
             return table.pop(key), [], table

@@ -141,7 +141,11 @@ class RunConfig(DeviceFlags, PipelineFlags):
         """Return the keywords for the pipeline factory."""
         settings = super().pipeline_settings()
         shuffle: bool | str | None = self.shuffle
-        if "block_rows" in settings and shuffle is not False:
+        if "block_rows" in settings:
+            if shuffle is False or (shuffle is None and settings.get("mode") == "eval"):
+                raise ValueError(
+                    "--block_rows is for shuffled rows: add --shuffle, or leave it out"
+                )
             shuffle = "blocks"
         return {
             **settings,

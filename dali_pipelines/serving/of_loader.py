@@ -12,8 +12,8 @@ from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.graph.images import checked_hdus, hdus_reader
 from dali_pipelines.graph.source import first_readable, places_of
-from dali_pipelines.keywords import names_of, title
-from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor, without_keywords
+from dali_pipelines.keywords import names_of, title, without_keywords
+from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor
 from readers.fits.multi_hdu import Hdu
 from readers.fits.reader import FitsReader
 from readers.index.grouping.frames import Frames

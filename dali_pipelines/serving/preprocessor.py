@@ -23,7 +23,7 @@ from dali_pipelines.frameworks.numpy import to_numpy
 from dali_pipelines.frameworks.outputs import run_once
 from dali_pipelines.graph.images import checked_hdus
 from dali_pipelines.graph.pipeline import ReaderPipeline
-from dali_pipelines.keywords import bound_keywords, title
+from dali_pipelines.keywords import bound_keywords, title, without_keywords
 from dali_pipelines.loading.batches import bad_slots, valid_only
 from dali_pipelines.loading.recovery import damage_of, find_undecodable, image_names
 from dali_pipelines.loading.settings import check_settings
@@ -507,13 +507,6 @@ class Preprocessor:
                 )
             joined[name] = self._framework.join(arrays)
         return joined
-
-
-def without_keywords(factory: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of a functools.partial that binds only keywords."""
-    while isinstance(factory, partial) and not factory.args:
-        factory = factory.func
-    return factory
 
 
 def _size_of_first(source: Source) -> tuple[int, int]:

@@ -14,6 +14,8 @@ _ROWS = 5
 """Rows at the beginning and at the end that are shown."""
 _WIDTH = 32
 """Characters of a cell."""
+_COLUMNS = 10
+"""Columns that are named where they do not fit."""
 _LINE = 120
 """Characters of a line; columns that do not fit are only named."""
 _GAP = "..."
@@ -21,27 +23,28 @@ _GAP = "..."
 
 def as_text(table: pa.Table) -> str:
     """Return the first and last rows, aligned, below the number of rows."""
-    names, rows = table.column_names, _rows(table)
+    names, rows = [*map(_cell, table.column_names)], _rows(table)
     cells = [names, *([*map(_cell, row)] for row in rows)]
-    columns = [*zip(*cells, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    shown, used = 0, 0
-    while shown < len(widths) and used + widths[shown] <= _LINE:
-        used += widths[shown] + 2
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    shown, used = 1, widths[0]
+    while shown < len(widths) and used + 2 + widths[shown] <= _LINE:
+        used += 2 + widths[shown]
         shown += 1
-    shown = max(shown, 1)
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line[:shown], widths, strict=False))
         for line in cells
     ]
     rest = names[shown:]
-    more = f", and columns {', '.join(rest)}" if rest else ""
+    named = ", ".join(rest[:_COLUMNS])
+    if len(rest) > _COLUMNS:
+        named += f" and {len(rest) - _COLUMNS} more"
+    more = f", and columns {named}" if rest else ""
     return "\n".join([f"Index: {table.num_rows} rows{more}", *map(str.rstrip, lines)])
 
 
 def as_html(table: pa.Table) -> str:
     """Return the first and last rows as a table for notebooks."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+    head = "".join(f"<th>{html.escape(_cell(name))}</th>" for name in table.column_names)
     body = "".join(
         f"<tr>{''.join(f'<td>{html.escape(_cell(one))}</td>' for one in row)}</tr>"
         for row in _rows(table)
@@ -49,16 +52,27 @@ def as_html(table: pa.Table) -> str:
     return f"<p>Index: {table.num_rows} rows</p><table><tr>{head}</tr>{body}</table>"
 
 
-def _rows(table: pa.Table) -> list[list[Any]]:
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows as values of Python; of NumPy where Python has none, such as nanoseconds."""
+    return [*zip(*map(_values, table.columns), strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    import pyarrow as pa
+
+    try:
+        found: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        found = list(column.to_numpy(zero_copy_only=False))
+    return found
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return the values of the rows that are shown, with a row of dots for those between."""
     if table.num_rows <= 2 * _ROWS:
-        return _values(table)
-    dots = [[_GAP] * table.num_columns]
-    return [*_values(table[:_ROWS]), *dots, *_values(table[-_ROWS:])]
-
-
-def _values(table: pa.Table) -> list[list[Any]]:
-    return [list(row.values()) for row in table.to_pylist()]
+        return rows_of(table)
+    dots = (_GAP,) * table.num_columns
+    return [*rows_of(table[:_ROWS]), dots, *rows_of(table[-_ROWS:])]
 
 
 def _cell(value: Any) -> str:

@@ -35,7 +35,7 @@ from readers.index.rows.where import matching, selected
 from readers.index.rows.windows import plane_rows, window_rows, window_size_of
 from readers.index.scan import ALL_SUFFIXES, folder_of
 from readers.index.scan import SUFFIXES as SUFFIXES
-from readers.index.shown import as_html, as_text
+from readers.index.shown import as_html, as_text, rows_of
 from readers.index.sources import csv_table, path_table, scanned_table
 from readers.index.versions import with_versions
 from readers.places.opener import LOCAL, Places
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
     from numpy.typing import ArrayLike, NDArray
+
+_ROWS_AT_A_TIME = 1024
+"""Rows that an iteration converts to values of Python together."""
 
 
 class Index:
@@ -179,13 +182,19 @@ class Index:
         row = int(key) + len(self) * (key < 0)
         if not 0 <= row < len(self):
             raise IndexError(f"row {key} of an Index of {len(self)} rows")
-        (found,) = self.table.slice(row, 1).to_pylist()
-        return found
+        (found,) = rows_of(self.table.slice(row, 1))
+        return dict(zip(self.table.column_names, found, strict=True))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, each as the values by column."""
-        for batch in self.table.to_batches():
-            yield from batch.to_pylist()
+        names = self.table.column_names
+        for start in range(0, len(self), _ROWS_AT_A_TIME):
+            for row in rows_of(self.table.slice(start, _ROWS_AT_A_TIME)):
+                yield dict(zip(names, row, strict=True))
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a column of this name."""
+        return name in self.table.column_names
 
     def head(self, count: int = 5) -> Self:
         """Return the Index of the first rows, at most `count`, an integer from 1 on."""
@@ -347,7 +356,7 @@ class Index:
         if isinstance(classes, Index):
             if not classes.classes:
                 raise ValueError(
-                    f"classes={classes!r} has no class names: make it by Index.from_class_folders, "
+                    "the Index of classes has no class names: make it by Index.from_class_folders, "
                     "or dali-pipelines index --class_folders"
                 )
             classes = classes.classes

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import solar_files
 from astropy.io import fits
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from dali_pipelines import (
+    Calibration,
     Index,
     Noise,
     PixelStatistics,
     ReadError,
     Stretch,
+    aia_pipeline,
     fits_pipeline,
     jpeg_pipeline,
     pixel_statistics,
 )
-from dali_pipelines.pixel_statistics import PERCENTILES, spread_rows
+from dali_pipelines.pixel_statistics import PERCENTILES
+from dali_pipelines.spread_rows import spread_rows
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +135,51 @@ def test_stretches_map_most_pixels_onto_0_to_1(kind: Any) -> None:
     assert values.max() == pytest.approx(1, abs=1e-6)
     if kind == "asinh":  # faint pixels are told apart
         assert np.diff(np.percentile(values, [16, 84]))[0] > 0.2
+
+
+def test_bound_settings_have_as_little_effect(cubes: Index) -> None:
+    bound = partial(fits_pipeline, planes="all", mean=3, std=5, stretch=Stretch(kind="asinh"))
+    order: dict[str, Any] = {"epoch_steps": 100, "batch_size": 3, "shuffle": True, "num_epochs": 7}
+    found = pixel_statistics(bound, cubes, **order)
+    assert found.images == 5
+    compare(found, of_files(cubes))
+
+
+def test_a_calibration_without_its_stretch(tmp_path: Path) -> None:
+    solar_files.save(tmp_path / "a.fits", *solar_files.frame())
+    index, size = Index.scan(tmp_path), 64
+    plain = pixel_statistics(aia_pipeline, index, size=size)
+    stretch = Stretch(kind="asinh", unit=100)
+    assert pixel_statistics(aia_pipeline, index, size=size, stretch=stretch) == plain
+    calibration = Calibration(size=(size, size), stretch=stretch)
+    assert pixel_statistics(aia_pipeline, index, calibration=calibration) == plain
+
+
+def test_rejected_rows_are_those_of_the_index(cubes: Index) -> None:
+    found = pixel_statistics(fits_pipeline, cubes, planes=0, rejected={1: "x", 4: "y"})
+    assert found.images == 3
+    assert [*found.rejected] == [cubes.path(1), cubes.path(4)]
+
+
+def test_a_channel_of_nan(tmp_path: Path) -> None:
+    pixels = np.stack([np.full((4, 5), np.nan), np.arange(20).reshape(4, 5)]).astype(np.float32)
+    fits.writeto(tmp_path / "a.fits", pixels)
+    found = pixel_statistics(fits_pipeline, Index.scan(tmp_path), planes="all")
+    of_first = (found.mean, found.std, found.minimum, found.maximum, found.percentiles[50.0])
+    assert np.isnan([one[0] for one in of_first]).all()
+    assert (found.valid, found.mean[1]) == ((0.0, 1.0), 9.5)
+    with pytest.raises(ValueError, match="channel 0 has no range"):
+        found.stretches()
+
+
+@pytest.mark.parametrize("kind", ["none", "sqrt", "log1p", "signed_log1p", "asinh"])
+def test_a_stretch_of_values_far_from_0(tmp_path: Path, kind: Any) -> None:
+    pixels = np.random.default_rng(0).normal(30_000, 5, (100, 100)).astype(np.float32)
+    fits.writeto(tmp_path / "a.fits", pixels)
+    (stretch,) = pixel_statistics(fits_pipeline, Index.scan(tmp_path)).stretches(kind)
+    values = stretch(np.percentile(pixels, [1, 50, 99.9]))
+    assert values[[0, 2]] == pytest.approx([0, 1], abs=0.01)
+    assert 0.2 < values[1] < 0.8
 
 
 def test_equal_pixels_have_no_stretch(tmp_path: Path) -> None:

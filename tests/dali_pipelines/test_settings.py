@@ -152,6 +152,26 @@ def test_the_order_may_be_bound(npy_index: Index) -> None:
         Loader(npy_pipeline, npy_index)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("name", ["weights", "block_rows", "epoch_steps", "crop", "rejected"])
+def test_none_replaces_what_is_bound(npy_index: Index, name: str) -> None:
+    index = npy_index.with_column("w", [0.0] * (len(npy_index) - 1) + [1.0])
+    values = {"weights": "w", "block_rows": 2, "epoch_steps": 2, "crop": 2, "rejected": {0: "x"}}
+    more: dict[str, Any] = {"shuffle": "blocks"} if name == "block_rows" else {}
+    bound = _Partial(npy_pipeline, **{name: values[name]}, **more)
+    settings: dict[str, Any] = {"batch_size": 5, "devices": "cpu", "bad_sample": "skip", **more}
+    nothing: dict[str, Any] = {name: {} if name == "rejected" else None}
+    with (
+        Loader(bound, index, **settings, **nothing) as loader,
+        Loader(npy_pipeline, index, **settings) as plain,
+    ):
+        assert loader.state_dict() == plain.state_dict()
+        rows, expected = (
+            [(step["row"].tolist(), step["image"].shape) for step in each]
+            for each in (loader, plain)
+        )
+        assert rows == expected
+
+
 def test_bound_settings_count_as_if_given(npy_index: Index) -> None:
     bound = _Partial(partial(npy_pipeline, mode="eval", num_epochs=1, columns=("c",)), num_epochs=2)
     index = npy_index.with_column("c", range(len(npy_index)))

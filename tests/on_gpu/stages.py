@@ -19,6 +19,7 @@ FILES = {
         "dali_pipelines/graph/gpu/test_operators.py",
         "dali_pipelines/test_warp_gpu.py",
         "dali_pipelines/test_stretch.py",
+        "dali_pipelines/graph/test_stretch.py",
         "dali_pipelines/augment/test_augment_gpu.py",
     ),
     "pixels": (

@@ -13,6 +13,7 @@ from astropy.io import fits
 from gpu_offline.device import Device
 from gpu_offline.kernels import KERNELS
 
+from dali_pipelines.graph.gpu.operators import StretchImages
 from dali_pipelines.graph.operators_augment import Noise, Retouch
 from dali_pipelines.kernels.augment.color import retouch
 from dali_pipelines.kernels.resample.warp import warp
@@ -64,6 +65,9 @@ COLOURS = [np.array((255, 1, 0.4, 3, 0.2), np.float32)]
 PHOTOGRAPH = np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.float32)
 
 
+ASINH = Stretch(kind="asinh", unit=100).parameters()
+
+
 def augmented(gpu: Device | Gpu) -> list[np.ndarray]:
     """Return what the kernels of augmentations make of a small image."""
     image = [PHOTOGRAPH]
@@ -72,11 +76,13 @@ def augmented(gpu: Device | Gpu) -> list[np.ndarray]:
         *gpu.apply(Retouch(), image, COLOURS),
         *gpu.apply(Noise(of_photons=False), image, numbers),
         *gpu.apply(Noise(of_photons=True), image, numbers),
+        *gpu.apply(StretchImages((tuple(ASINH.tolist()),) * 3), image),
     ]
 
 
 def test_the_augmentations(gpu: Device | Gpu) -> None:
-    coloured, noisy, counted = augmented(gpu)
+    coloured, noisy, counted, stretched = augmented(gpu)
+    np.testing.assert_allclose(stretched, np.arcsinh(PHOTOGRAPH / 100), rtol=1e-5, atol=1e-6)
     expected = np.empty_like(PHOTOGRAPH)
     retouch(expected, PHOTOGRAPH, COLOURS[0][1:].reshape(-1, 2), COLOURS[0][0])
     np.testing.assert_allclose(coloured, expected, rtol=1e-5, atol=2e-3)

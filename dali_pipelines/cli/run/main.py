@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)
+        _ = config.calibration  # to check it before a sample set is made
         index, devices = open_index(config), choose_devices(config, ranks)
         check_unread(index.table, *outputs.values())
         if ranks.world_size > 1:

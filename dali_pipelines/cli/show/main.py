@@ -106,10 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _spread(index: Index, count: int) -> Index:
-    """Choose rows at random from equal parts of the Index, in its order."""
-    from dali_pipelines.pixel_statistics import spread_rows
+    """Choose rows at random from equal parts of the Index, in its order; of one part the first."""
+    from dali_pipelines.spread_rows import spread_rows
 
-    return index.select(spread_rows(len(index), count, seed=0))
+    return index.select([0] if count == 1 else spread_rows(len(index), count, seed=0))
 
 
 def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:

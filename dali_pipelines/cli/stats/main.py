@@ -9,7 +9,8 @@ augmentations and transform. Rows are drawn at random, one in each of --count eq
 Index. For each channel it prints mean, standard deviation and percentiles; pixels without a value
 are left out. With --by there is a table for each value of a column of the Index.
 
-The file of -o has mean and std, and in a comment a stretch, for `run` and `show --config`.
+The file of -o has mean and std, and in a comment a stretch, for `run --config`; for frames of AIA
+and HMI only a stretch. --config also takes a file for `run`; what has no effect here is left out.
 
 The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if interrupted.
 """
@@ -17,24 +18,28 @@ The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if int
 # Reader processes import this file again: what is heavy is imported in the functions.
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dali_pipelines.cli.errors import command, refusing
-from dali_pipelines.cli.flag_types import at_least
-from dali_pipelines.cli.options import config_file, option, parse
+from dali_pipelines.cli.errors import CommandError, command, count, one_line, refusing
+from dali_pipelines.cli.flag_types import at_least, number_or
+from dali_pipelines.cli.options import config_file, flags_of, option, parse, settings_of
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of, write_file
 from dali_pipelines.cli.pipeline_flags import (
     PipelineFlags,
     calibration_settings,
     factory_of,
-    image_settings,
     suffixes_of,
 )
+from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.shared_flags import FileFlags
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.settings import PipelineSettings
+from readers.messages import printable
 
 if TYPE_CHECKING:
     from dali_pipelines.pixel_statistics import PixelStatistics
@@ -47,12 +52,9 @@ class StatsConfig(FileFlags, PipelineFlags):
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "statistics": "output count by",
-        "images": "pipeline hdu",
+        "images": "pipeline hdu planes crop window outside missing resize_shorter resize",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
-        "geometry": "mode seed crop window outside missing flip rotate zoom random_area "
-        "random_aspect_ratio resize_shorter resize stretch augment transform ragged outputs",
-        "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
     }
     COMMON: ClassVar[str] = "files output pipeline count by crop resize preset config"
@@ -64,14 +66,35 @@ class StatsConfig(FileFlags, PipelineFlags):
     by: str | None = option(
         None, "statistics for each value of this column of the Index", metavar="COLUMN"
     )
-    settings: dict[str, Any] = image_settings()
+    planes: tuple[int | Literal["all"], ...] | None = option(
+        None,
+        "fits: planes to read of images with more than two axes, as channels, or all",
+        type=number_or("all"),
+        nargs="+",
+        metavar="N",
+    )
+    settings: dict[str, Any] = settings_of(
+        PipelineConfig,
+        "crop window outside missing resize_shorter resize",
+        hints=PipelineSettings,
+        crop={"metavar": "PIXELS"},
+        resize={"metavar": "PIXELS"},
+        resize_shorter={"metavar": "PIXELS"},
+    )
     calibration_settings: dict[str, Any] = calibration_settings("size")
+
+
+def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a file for `run` by their names here, without those of no effect."""
+    own, theirs = ({flag.name for flag in flags_of(each)} for each in (StatsConfig, RunConfig))
+    renamed = {"files" if name == "data" else name: one for name, one in settings.items()}
+    return {name: one for name, one in renamed.items() if name in own or name not in theirs}
 
 
 @command("stats")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was read, 2 for wrong usage, 130 if interrupted."""
-    config = parse(StatsConfig, argv, __doc__, "stats")
+    config = parse(StatsConfig, argv, __doc__, "stats", translate=of_run)
     from tqdm import tqdm
 
     from dali_pipelines.cli.single_rows import num_processes
@@ -85,39 +108,60 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.calibration is not None:
         settings["calibration"] = config.calibration
     if config.pipeline == "fits":
-        settings["hdu"] = config.hdu
+        planes = config.planes or ()
+        settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
     found: dict[str, PixelStatistics] = {}
+    failed = 0
     for name, rows in _groups(index, config.by):
-        with refusing(KeyError, TypeError, ValueError), refusing(ReadError, status=1):
-            statistics = pixel_statistics(
-                factory_of(config.pipeline),
-                rows,
-                count=config.count,
-                num_read_processes=num_processes(rows),
-                progress=partial(tqdm, unit=" images", disable=not sys.stderr.isatty()),
-                **settings,
-            )
-        found[name] = statistics
-        print(_table(name, statistics, len(rows)), flush=True)
-    if config.output is not None:
-        write_file(config.output, _toml(found, config.by))
-    return 0
+        try:
+            with refusing(KeyError, TypeError, ValueError):
+                found[name] = pixel_statistics(
+                    factory_of(config.pipeline),
+                    rows,
+                    count=config.count,
+                    num_read_processes=num_processes(rows),
+                    progress=partial(tqdm, unit=" images", disable=not sys.stderr.isatty()),
+                    **settings,
+                )
+        except ReadError as error:
+            failed += 1
+            print(one_line(f"{name}: {error}" if name else error), file=sys.stderr)
+        else:
+            print(_table(name, found[name], len(rows)), flush=True)
+    if config.output is not None and found:
+        write_file(config.output, _toml(found, config))
+    return 1 if failed else 0
 
 
 def _groups(index: Index, by: str | None) -> Iterator[tuple[str, Index]]:
-    """Yield the rows of each value of a column, in the order of the values, and their name."""
+    """Yield the name and the rows of each value of a column, in the order of the values."""
     if by is None:
         yield "", index
         return
     import pyarrow.compute as pc
+    from pyarrow import ArrowNotImplementedError
 
     from readers.index.schema import check_column
 
     with refusing(KeyError):
         check_column(index.table, by)
-    values = index.table[by]
-    for value in sorted(value for value in values.unique().to_pylist() if value is not None):
-        yield f"{by} {value}", index.select(pc.equal(values, value).to_numpy())
+    values = index.table[by].combine_chunks()
+    try:
+        found = pc.value_counts(values.drop_null()).field("values")
+        known = sorted(value for value in found.to_pylist() if value == value)  # not NaN
+    except (TypeError, ArrowNotImplementedError) as error:
+        raise CommandError(f"--by={by}: its values cannot be grouped: {error}") from error
+    if not known:
+        raise CommandError(f"--by={by}: the column has no values")
+    left = len(index)
+    for value in known:
+        rows = pc.fill_null(pc.equal(values, value), fill_value=False).to_numpy(
+            zero_copy_only=False
+        )
+        left -= int(rows.sum())
+        yield printable(f"{by} {value}"), index.select(rows)
+    if left:
+        print(f"{count(left, 'row')} without a value in {by} are left out", file=sys.stderr)
 
 
 def _table(name: str, found: PixelStatistics, rows: int) -> str:
@@ -140,30 +184,35 @@ def _table(name: str, found: PixelStatistics, rows: int) -> str:
     return "\n".join((f"{title}{found.images} of {rows} images{bad}", *text))
 
 
-def _toml(found: Mapping[str, PixelStatistics], by: str | None) -> str:
-    """Return settings for ``--config``; of several groups those of the first are not commented."""
+def _toml(found: Mapping[str, PixelStatistics], config: StatsConfig) -> str:
+    """Return settings for ``--config``, in comments where they are alternatives."""
+    of_aia = config.pipeline == "aia"
     lines = ["# Measured by dali-pipelines stats, in units of the decoded images."]
-    for number, (name, statistics) in enumerate(found.items()):
-        mark = "" if number == 0 and by is None else "# "
-        lines += ["", f"# {name or 'all rows'}: {statistics.images} images"]
-        lines.append(f"{mark}mean = {_list(statistics.mean)}")
-        lines.append(f"{mark}std = {_list(statistics.std)}")
+    for name, statistics in found.items():
+        is_usable = all(math.isfinite(one) and one > 0 for one in statistics.std)
+        mark = "" if config.by is None and is_usable and not of_aia else "# "
+        lines += ["", f"# {name or 'all rows'}: {count(statistics.images, 'image')}"]
+        if not of_aia:
+            lines.append(f"{mark}mean = {_list(statistics.mean)}")
+            lines.append(f"{mark}std = {_list(statistics.std)}")
         try:
             stretches = statistics.stretches()
         except ValueError as error:
             lines.append(f"# no stretch: {error}")
             continue
-        lines.append("# In place of mean and std, a curve for faint and bright pixels:")
+        mark = "" if config.by is None and of_aia and len(stretches) == 1 else "# "
+        if not of_aia:
+            lines.append("# In place of mean and std, a curve for faint and bright pixels:")
         for one in stretches:
             low, high = one.clip
             lines += [
-                "# [[stretch]]",
-                f'# kind = "{one.kind}"',
-                f"# unit = {one.unit:g}",
-                f"# a = {one.a:g}",
-                f"# clip = [{low:g}, {high:g}]",
-                f"# mean = {one.mean:.6g}",
-                f"# std = {one.std:.6g}",
+                f"{mark}[[stretch]]",
+                f'{mark}kind = "{one.kind}"',
+                f"{mark}unit = {one.unit!r}",
+                f"{mark}a = {one.a!r}",
+                f"{mark}clip = [{low!r}, {high!r}]",
+                f"{mark}mean = {one.mean!r}",
+                f"{mark}std = {one.std!r}",
             ]
     return "\n".join(lines) + "\n"
 

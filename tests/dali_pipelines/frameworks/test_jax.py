@@ -205,7 +205,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"framework": "numpy"}, "sharding.*framework='jax'.*'numpy'"),
     ({"devices": [0, 1]}, r"\[None, None\].*devices.*\[0, 1\]"),
     ({"devices": [None]}, r"\[None, None\].*devices.*\[None\]"),
-    ({"devices": "cpu"}, "devices.*list"),
+    ({"devices": "cpu"}, "devices is .None.: leave it out"),
     ({"sharding": ([0, 1], "b", (None, "b"))}, "first axis"),
 ]
 

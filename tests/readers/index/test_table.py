@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -106,6 +107,37 @@ class TestLooks:
         assert len(index.head(9)) == 3
         assert index.to_pandas()["path"].tolist() == ["/a", "/b", "/c"]
 
+    def test_columns_are_found_by_their_names(self) -> None:
+        assert "label" in Index(table(label=[1, 2, 3]))
+        assert "lable" not in Index(table(label=[1, 2, 3]))
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            pa.array([1, 2, None], pa.timestamp("ns")),
+            pa.array([1, 2, 3], pa.duration("ns")),
+            pa.array([2**62, 1, None], pa.timestamp("s")),
+            pa.array([1, 2, 3], pa.timestamp("s", "Nowhere/Land")),
+        ],
+        ids=lambda one: str(one.type),
+    )
+    def test_values_that_python_does_not_have(self, values: pa.Array) -> None:
+        index = Index(table(value=values))
+        assert len(repr(index).splitlines()) == 5
+        assert len([row["value"] for row in index]) == 3
+        assert set(index[1]) == {"path", "value"}
+
+    def test_an_iteration_converts_a_few_rows_at_a_time(self) -> None:
+        count = 100_000
+        index = Index(pa.table({"path": ["/a"] * count, "n": range(count)}))
+        tracemalloc.start()
+        try:
+            assert next(iter(index))["n"] == 0
+            assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        finally:
+            tracemalloc.stop()
+        assert [row["n"] for row in index] == [*range(count)]
+
     @pytest.mark.parametrize("row", [3, -4])
     def test_a_row_that_is_not_there(self, row: int) -> None:
         with pytest.raises(IndexError, match=f"row {row} of an Index of 3"):
@@ -122,7 +154,7 @@ class TestLooks:
         lines = repr(index).splitlines()
         assert len(lines) == 13
         assert "1000 rows" in lines[0]
-        assert "column_19" in lines[0]
+        assert "column_9" in lines[0]
         assert max(map(len, lines[1:])) <= 120
         assert [line.split()[0][-6:] for line in lines[2:4]] == ["0.fits", "1.fits"]
         assert "999.fits" in lines[-1]

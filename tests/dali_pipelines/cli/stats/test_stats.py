@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import solar_files
 from astropy.io import fits
 
 from dali_pipelines import Stretch, with_keys
@@ -58,6 +61,71 @@ def test_groups_have_a_table_each(
         ("171", "2", "3"),
         ("193", "2", "3"),
     ]
+
+
+def test_values_of_all_kinds_make_groups(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {
+        "n": pa.array([1, None, 2, 1, None, 2]),
+        "x": pa.array([0.5, float("nan"), None, 0.5, 1.5, 0.5]),
+        "text": ["a\nmean = 5", "b", "b", "b", "b", "b"],
+        "lists": [[1]] * 6,
+        "none": pa.array([None] * 6, pa.int64()),
+    }
+    index, file = str(tmp_path / "index.arrow"), tmp_path / "stats.toml"
+    table = Index.scan(archive).table
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values))
+    Index(table).save(index)
+    for by, groups in (("n", ["1: 2", "2: 2"]), ("x", ["0.5: 3", "1.5: 1"]), ("text", ["b: 5"])):
+        assert main(["stats", index, f"--by={by}", "-o", str(file)]) == 0
+        out, err = capsys.readouterr()
+        assert [one for one in groups if f"{by} {one} of" not in out] == []
+        assert ("left out" in err) == (by != "text")
+        tomllib.loads(file.read_text())
+    for by in ("lists", "none"):
+        assert main(["stats", index, f"--by={by}"]) == 2
+        assert f"--by={by}: " in capsys.readouterr().err
+
+
+def test_a_group_that_cannot_be_read(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index, file = str(tmp_path / "index.arrow"), tmp_path / "stats.toml"
+    Index.scan(archive).with_column("n", [2, 1, 1, 1, 1, 1]).save(index)
+    (archive / "0.fits").write_text("no FITS")
+    assert main(["stats", index, "--by=n", "-o", str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert "n 1: 5 of 5" in out
+    assert "n 2: " in err
+    assert "n 1: 5 images" in file.read_text()
+
+
+def test_planes_and_a_file_for_run(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fits.writeto(tmp_path / "cube.fits", np.random.default_rng(0).normal(size=(3, 8, 9)))
+    assert main(["stats", str(tmp_path / "cube.fits"), "--planes", "all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    file = tmp_path / "run.toml"
+    file.write_text(f'data = "{archive}"\ncrop = 10\nflip = "hv"\nbatch_size = 2\nmean = 3\n')
+    assert main(["stats", f"--config={file}"]) == 0
+    assert "6 of 6 images" in capsys.readouterr().out
+    file.write_text(f'data = "{archive}"\ncrpo = 10\n')
+    assert main(["stats", f"--config={file}"]) == 2
+    assert "crpo" in capsys.readouterr().err
+
+
+def test_for_aia_it_writes_a_stretch(tmp_path: Path) -> None:
+    solar_files.save(tmp_path / "a.fits", *solar_files.frame())
+    file = tmp_path / "stats.toml"
+    flags = ["--pipeline=aia", "--size=64"]
+    assert main(["stats", str(tmp_path / "a.fits"), "-o", str(file), *flags]) == 0
+    config = parse(RunConfig, [f"--config={file}", *flags], None, "run")
+    assert config.calibration is not None
+    assert isinstance(config.calibration.stretch, Stretch)
+    assert config.calibration.stretch.kind == "asinh"
 
 
 def test_what_goes_wrong(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

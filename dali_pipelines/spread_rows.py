@@ -1,0 +1,19 @@
+"""Rows of an Index that stand for all of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+
+def spread_rows(num_rows: int, count: int, seed: int) -> list[int]:
+    """Return a random row of each of `count` equal parts of an Index, or all rows.
+
+    Equidistant rows would miss whole classes if classes alternate.
+    """
+    if num_rows <= count:
+        return list(range(num_rows))
+    edges = [number * num_rows // count for number in range(count + 1)]
+    random = np.random.default_rng(seed)
+    return [int(random.integers(*part)) for part in pairwise(edges)]
