@@ -178,8 +178,8 @@ class PipelineConfig:
     `dali_pipelines.ColorJitter`; none in mode eval."""
     stretch: tuple[Stretch, ...] | None = None
     """Curve between pixel values and the input of a network: one `Stretch`, or one for each
-    channel. It comes after the geometry, in units of the decoded image, and before `augment`,
-    `transform`, mean and std."""
+    channel, in place of mean and std. It comes after the geometry, in units of the decoded image,
+    and before `augment` and `transform`."""
     transform: Transform | None = None
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
     `dali_pipelines.graph.user_operators.chance.Chance`."""
@@ -342,6 +342,11 @@ def _check_together(values: Mapping[str, Any]) -> None:
     _check_order(values["shuffle"], values["block_rows"], values["weights"])
     _check_dtype(values)
     Geometry(**{one.name: values[one.name] for one in fields(Geometry)})
+    if values["stretch"] is not None and not (values["mean"] is None is values["std"]):
+        raise ValueError(
+            "a Stretch has a mean and std of its own: set these, and leave out mean and std of the "
+            "pipeline, which are in units of the decoded image"
+        )
     _check_missing(values["missing"], values["outside"], values["dtype"], values["augment"])
     if values["random_area"] is not None and values["resize"] is None:
         raise ValueError("random_area needs resize, the one size to which regions are resized")

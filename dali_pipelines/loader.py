@@ -139,6 +139,8 @@ class Loader:
         sharding: NamedSharding | None = None,
         **config: Unpack[LoaderSettings],
     ) -> None:
+        if not callable(factory):
+            raise TypeError(f"factory must be a function such as jpeg_pipeline, got {factory!r}")
         check_index(index)
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)

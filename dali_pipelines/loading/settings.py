@@ -45,9 +45,9 @@ def pipeline_settings(
     for name, instead in _OF_THE_LOADER.items():
         if name in settings:
             raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
+    check_settings(factory, settings, others, taker="Loader", not_taken=_OF_THE_LOADER)
     if "batch_size" not in settings:
         raise TypeError("a Loader needs a batch_size")
-    check_settings(factory, settings, others, taker="Loader", not_taken=_OF_THE_LOADER)
     for row in settings.get("rejected", ()):
         if row >= num_rows:
             raise ValueError(f"rejected must be rows of the Index, 0 to {num_rows - 1}, got {row}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
 
+from readers.messages import did_you_mean
+
 
 class Step(list[Any]):
     """The batches of one step, a dict for each device, in the order of `Loader.devices`.
@@ -50,4 +52,14 @@ class Step(list[Any]):
                 f"this step has {len(self)} batches, one for each device: take one by its number, "
                 f"as batch[0][{key!r}]"
             )
-        return super().__getitem__(0)[key]
+        batch = super().__getitem__(0)
+        if key not in batch:
+            asked = did_you_mean(key, batch)
+            raise KeyError(f"no array {key!r} in the batch: {asked}it has {', '.join(batch)}")
+        return batch[key]
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a batch has an array of this name; of other objects, as a list does."""
+        return super().__contains__(key) or any(
+            isinstance(key, str) and key in batch for batch in self
+        )

@@ -138,7 +138,7 @@ def check_visible(devices: Sequence[Device]) -> None:
     raise ValueError(
         f"devices={list(devices)}: there is no GPU {wanted}, as {visible(gpus)}"
         f"{', counted from 0' if gpus else ''} (check nvidia-smi and CUDA_VISIBLE_DEVICES); "
-        "devices=[None] runs on the CPU"
+        "devices='cpu' runs on the CPU"
     )
 
 

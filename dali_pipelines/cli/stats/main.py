@@ -130,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(_table(name, found[name], len(rows)), flush=True)
     if config.output is not None and found:
         write_file(config.output, _toml(found, config))
+        print(f"Written to {config.output}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -96,12 +96,6 @@ def test_each_channel_has_its_own_after_the_geometry(
     np.testing.assert_allclose(found, by_channel(plain), rtol=tolerance, atol=tolerance)
 
 
-def test_mean_and_std_come_after_it(cubes: Index) -> None:
-    plain = delivered(fits_pipeline, cubes, planes="all", stretch=CURVES)
-    found = delivered(fits_pipeline, cubes, planes="all", stretch=CURVES, mean=(1, 2, 3), std=2)
-    close(found, (plain - np.array([1, 2, 3], np.float32)[:, None, None]) / 2)
-
-
 def test_augmentations_and_a_transform_come_after_it(cubes: Index) -> None:
     def tenfold(image: Any, _chance: Any, _config: Any) -> Any:
         return image * 10.0
@@ -173,6 +167,8 @@ def test_a_preprocessor_has_it(cubes: Index, tmp_path: Path) -> None:
         ({"stretch": ()}, "one for each channel"),
         ({"stretch": {171: CURVES[0]}}, "one for each channel"),
         ({"stretch": CURVES[0], "dtype": "int16"}, "int16.*leave out stretch"),
+        ({"stretch": CURVES[0], "mean": 3}, "leave out mean and std"),
+        ({"stretch": CURVES[0], "std": 3}, "leave out mean and std"),
     ],
 )
 def test_values_that_make_no_sense(settings: dict[str, Any], words: str) -> None:

@@ -26,8 +26,10 @@ def test_with_one_device_its_keys_are_those_of_the_batch(npy_index: Index) -> No
             assert step["image"] is step[0]["image"]
             (batch,) = step
             assert batch["row"].tolist() == step["row"].tolist()
-            with pytest.raises(KeyError, match="target"):
-                step["target"]
+            assert "image" in step
+            assert "target" not in step
+            with pytest.raises(KeyError, match=r"'imgae'.*did you mean image.*row"):
+                step["imgae"]
 
 
 def test_with_several_devices_it_says_how_to_take_one(npy_index: Index) -> None:

@@ -121,7 +121,7 @@ def test_gpus_that_are_not_there(
     if message is None:
         check_visible(given)
     else:
-        with pytest.raises(ValueError, match=f"{message}.*devices=.None. "):
+        with pytest.raises(ValueError, match=f"{message}.*devices='cpu' "):
             check_visible(given)
 
 
