@@ -18,7 +18,7 @@ from dali_pipelines.frameworks.choose import FrameworkName, framework_named
 from dali_pipelines.frameworks.contract import Batch as Batch
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
-from dali_pipelines.keywords import documents, without_keywords
+from dali_pipelines.keywords import documents, title, without_keywords
 from dali_pipelines.loading.batches import pixels_of, reports_of, valid_only
 from dali_pipelines.loading.one_thread import OneThread, Steps
 from dali_pipelines.loading.position import OF_STATE, Position
@@ -175,6 +175,11 @@ class Loader:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
         self._set_idle()
+
+    def __repr__(self) -> str:
+        factory = title(self._factory)
+        where = f"epoch {self.epoch}, step {self.step}"
+        return f"<Loader of {factory}: {len(self.index)} rows, next is {where} of {len(self)}>"
 
     def __copy__(self) -> Loader:
         return copy.deepcopy(self)  # not one that takes the batches of this one

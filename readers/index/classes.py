@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 LABELS = ("label", "labels")
 """Columns of class numbers: one for each row, or one for each box."""
 
+_PARTS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev"}
+"""Names of folders that are parts of a data set, and hardly classes."""
 _KEY = b"dali-pipelines classes"
 _IDS_KEY = b"dali-pipelines category ids"
 
@@ -78,6 +80,12 @@ def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | N
             "%s: these subfolders have no file to read, and so are no classes: %s; to give them "
             "labels, name all classes by classes=",
             *(printable(root), _shortened(sorted(empty))),
+        )
+    if classes is None and len(labels) > 1 and {name.lower() for name in labels} <= _PARTS:
+        logger.warning(
+            "%s: the classes are %s, which look like parts of a data set: pass one folder, such as "
+            "%s, or name the classes by classes=",
+            *(printable(root), " and ".join(labels), printable(os.path.join(root, min(labels)))),
         )
     table = pa.table(
         {

@@ -71,3 +71,10 @@ def test_a_state_that_replaces_a_chosen_seed(
         other.load_state_dict(state)
     assert ["seed 0" in message and "9" in message for message in caplog.messages] == [True]
     assert other.state_dict()["seed"] == 0
+
+
+def test_a_loader_says_where_it_is(npy_index: Index) -> None:
+    with loader(npy_index) as batches:
+        assert repr(batches) == "<Loader of npy_pipeline: 23 rows, next is epoch 0, step 0 of 6>"
+        next(iter(batches))
+        assert "epoch 0, step 1 of 6" in repr(batches)

@@ -117,3 +117,20 @@ def test_real_photographs(shared_data: Path) -> None:
     names = index.table["class_name"].to_pylist()
     assert sorted(set(names))[:3] == ["100", "134", "182"]
     assert index.table["label"].to_pylist() == [sorted(set(names)).index(n) for n in names]
+
+
+@pytest.mark.parametrize("names", [("train", "val"), ("Train", "test", "validation")])
+def test_folders_that_look_like_parts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        (tmp_path / name / "cat").mkdir(parents=True)
+        (tmp_path / name / "cat" / "a.jpg").touch()
+    index = Index.from_class_folders(tmp_path)
+    assert index.classes == tuple(sorted(names))
+    [warned] = caplog.messages
+    assert str(tmp_path / min(names)) in warned
+    caplog.clear()
+    Index.from_class_folders(tmp_path, classes=names)
+    Index.from_class_folders(tmp_path / names[0])
+    assert not caplog.messages
