@@ -95,9 +95,9 @@ class PipelineConfig:
     seed: int = 0
     """Integer in [0, 2**64) that determines the order, windows, flips and all other draws."""
     shuffle: Shuffle = None  # type: ignore[assignment] # never None once checked
-    """A new order in each epoch; False is the order of the Index. None is True, and False in mode
-    ``eval``. With ``"blocks"`` neighbouring rows, such as those of one file, stay near each other,
-    see `readers.sampling.blocks.BlockOrder`."""
+    """A new order in each epoch; False is the order of the Index. By default (None) rows are
+    shuffled, except in mode ``eval``. With ``"blocks"`` neighbouring rows, such as those of one
+    file, stay near each other, see `readers.sampling.blocks.BlockOrder`."""
     block_rows: int | None = None
     """Rows of a block, about as many as a file has, by default 256; for shuffled blocks."""
     weights: str | None = None
@@ -108,9 +108,9 @@ class PipelineConfig:
     With ``fill`` check ``valid``; otherwise it is always True."""
     epoch_steps: int | None = None
     """Steps of an epoch, for archives that are huge or tiny; by default one pass through the rows.
-    With it the order goes on from epoch to epoch and from pass to pass, and epochs are counted by
-    these steps. All steps are full: the step that ends a pass is filled from the next pass, so
-    `tail` only matters for bad rows."""
+    Each epoch then continues where the last one stopped, through as many passes as needed. All
+    steps are full: the step that ends a pass is filled from the next pass, so `tail` only matters
+    for bad rows."""
     epoch: int = 0
     """First epoch; with epoch_steps, the first pass through the rows."""
     position: int = 0
@@ -145,8 +145,8 @@ class PipelineConfig:
     these are floats."""
     outside: Outside = "reject"
     """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` what is
-    missing, and read only the rest; or, for window ``row``, ``shift`` them inside. Windows
-    ``center`` and ``random`` that are larger than the image are centred on it, axis by axis."""
+    missing, and read only the rest; or, for window ``row``, ``shift`` them inside. Along an
+    axis where a ``center`` or ``random`` window is larger than the image, it is centred."""
     missing: float | None = None
     """Value of filled pixels, in units of the decoded image, before mean and std; by default NaN.
     It must be given for integer dtypes."""

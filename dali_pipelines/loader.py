@@ -81,9 +81,9 @@ class Loader:
         Reader processes in total, divided among the devices, at least 1 for each.
     devices : device or sequence of devices, optional
         One pipeline on each: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, torch.device, or the number of a
-        GPU; in a sequence also None for the CPU. By default the GPU of this process if it is one
-        of several, that of torch.cuda.set_device or LOCAL_RANK; else all visible GPUs, else the
-        CPU.
+        GPU; in a sequence also None for the CPU. By default all visible GPUs, or the CPU if there
+        is none. One process of several takes only its own GPU, from torch.cuda.set_device or
+        LOCAL_RANK.
     shard_id, num_shards : int, optional
         Number of this process among all processes that share an epoch, and their count. By default
         from torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
@@ -454,9 +454,9 @@ class Loader:
             them plain Python values. It does not depend on batch size or number of shards. All
             processes of a job have the same state after the same number of steps. With weights it
             has their digest, too. With epoch_steps it has steps (since the start of epoch 0) and
-            start (steps, pass and position where its epoch begins), and epoch counts passes. And
-            it has preprocess, the digest of `preprocessor`, if one can be made and saved, to find
-            the file that belongs to a model. It is not compared when a state is loaded.
+            start (steps, pass and position where its epoch begins), and epoch counts passes.
+            Where a preprocessor can be saved, preprocess is its digest: it tells which file belongs
+            to a model, and is not compared when a state is loaded.
         """
         state = self._position.state()
         return state if self._preprocess is None else {**state, "preprocess": self._preprocess}

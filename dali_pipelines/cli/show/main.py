@@ -16,11 +16,12 @@ cannot be read has its reason in place of the image. A sample of several files h
 each, in the order of the channels; a sequence is a row of its frames. With --window row FITS images
 have the position on the sky of their middle.
 
-Flags that run has, too, do the same, but for --size, the width and height of a picture: what it is
-for run, the size of a whole registered frame of AIA, is --registered_size here. So --config takes a
-file for run, which has keys that only run knows: its data are the files, its size is
---registered_size, and what does not change the pictures, such as batch_size, mean and columns, is
-left out.
+Flags that `run` has, too, mean the same, except --size: here it is the width and height of a
+picture on the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
+
+--config also takes a file for `run`, recognised by keys that only `run` has. Its data become the
+files, its size becomes --registered_size, and keys that do not change the pictures, such as
+batch_size, mean and columns, are left out.
 
 With --before_after there is one file, and a picture after each step of its calibration; then the
 limb, at full resolution, and the circle on which the header says that it is.

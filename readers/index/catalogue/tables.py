@@ -89,7 +89,7 @@ class Objects:
     def check_either(self, *pairs: Sequence[str]) -> None:
         """Raise KeyError for columns of which one pair is needed, whose names are arguments."""
         # Not a for ra.
-        meant = {name: near(name, self.names, least=0.75) for name in chain(*pairs)}
+        meant = {name: near(name, self.names) for name in chain(*pairs)}
         guesses = (
             f"give {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
             for pair in pairs
