@@ -14,6 +14,7 @@ from .cli.samples.sets import fits_samples as fits_samples
 from .cli.samples.sets import jpeg_samples as jpeg_samples
 from .config import PipelineConfig as PipelineConfig
 from .factories import aia_pipeline as aia_pipeline
+from .factories import chunked_pipeline as chunked_pipeline
 from .factories import fits_pipeline as fits_pipeline
 from .factories import jpeg_pipeline as jpeg_pipeline
 from .factories import npy_pipeline as npy_pipeline
@@ -34,6 +35,7 @@ from .pixel_statistics import pixel_statistics as pixel_statistics
 from .reexports import AiaReader as AiaReader
 from .reexports import Boxes as Boxes
 from .reexports import ChannelsReader as ChannelsReader
+from .reexports import ChunkedReader as ChunkedReader
 from .reexports import CorrectionTable as CorrectionTable
 from .reexports import FitsReader as FitsReader
 from .reexports import Hdu as Hdu

@@ -1,11 +1,11 @@
-"""Pipeline factories of this package: FITS, AIA, JPEG and other images, .npy."""
+"""Pipeline factories of this package: FITS, AIA, JPEG and other images, .npy, chunked arrays."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from dali_pipelines.aia.calibration import Calibration
@@ -26,8 +26,11 @@ from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.keywords import check_names, documents, names_of
 from dali_pipelines.settings import AiaSettings, PipelineSettings
+from dali_pipelines.stretch import Stretch
 from dali_pipelines.values import check_type, warn_of_fractions
 from readers.channels import ChannelsReader
+from readers.chunks.array import NOTE, unpacked
+from readers.chunks.reader import ChunkedReader
 from readers.contract import Reader
 from readers.fits.headers import HduName
 from readers.fits.multi_hdu import Hdu
@@ -332,3 +335,73 @@ def npy_pipeline(
     reader = NpyReader(file_dtype, channels)
     decode = functools.partial(decode_array, stored=file_dtype)
     return _of_files(index, reader, decode, PipelineConfig(**config))
+
+
+@documents(PipelineSettings, PipelineConfig)
+def chunked_pipeline(
+    index: Index,
+    *,
+    variables: Sequence[str] | None = None,
+    **config: Unpack[PipelineSettings],
+) -> ReaderPipeline:
+    """Make a pipeline of arrays that are stored in chunks, of Zarr.
+
+    Parameters
+    ----------
+    index : Index
+        Each row is a position of one axis of the arrays, see `Index.from_zarr`.
+    variables : sequence of str, optional
+        Variables that become the channels, in this order; by default all of the Index.
+    **config
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required. ``stretch`` may also be a
+        mapping of some of the variables, such as ``{"t2m": Stretch(unit=273.15)}``; others keep
+        their values.
+
+    Returns
+    -------
+    ReaderPipeline
+        Its ``image`` has shape (batch, variables, height, width) and holds values as xarray has
+        them, in float32: ``scale_factor`` and ``add_offset`` are applied, and ``_FillValue`` and
+        ``missing_value`` are NaN. With an integer dtype, in which all variables must be stored, it
+        holds the elements as stored.
+
+    Raises
+    ------
+    ValueError
+        If the Index does not note chunks, or lacks a variable; or if settings contradict each
+        other.
+    """
+    check_index(index)
+    names = _variables_of(index, variables)
+    stretch: Any = config.get("stretch")
+    if isinstance(stretch, Mapping):
+        if unknown := [name for name in stretch if name not in names]:
+            raise ValueError(
+                f"stretch names {unknown[0]!r}, which is no variable; these are {', '.join(names)}"
+            )
+        stretch = tuple(stretch.get(name, Stretch()) for name in names)
+        config = {**config, "stretch": stretch}
+    settings = PipelineConfig(**config)
+    stored = None if settings.dtype in ("float32", "float16") else settings.dtype
+    reader = ChunkedReader(names, stored or "float32")
+    decode = functools.partial(decode_array, stored=stored)
+    return reader_pipeline(index, reader, decode, settings)
+
+
+def _variables_of(index: Index, variables: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the variables to read; ValueError if the first row does not note one of them."""
+    if NOTE not in index or index.parts:
+        raise ValueError(
+            f"chunked_pipeline needs an Index with a column {NOTE!r}, which tells where the chunks "
+            "of one store are: make it by Index.from_zarr"
+        )
+    noted = unpacked(index[NOTE][0].as_py() or b"")
+    if variables is None:
+        return tuple(noted)
+    if isinstance(variables, str) or not isinstance(variables, Sequence):
+        raise ValueError(f"variables must be names, such as ('t2m', 'u10'), got {variables!r}")
+    if unknown := [name for name in variables if name not in noted]:
+        raise ValueError(
+            f"there is no variable {unknown[0]!r} in the Index, it has {', '.join(noted)}"
+        )
+    return tuple(variables)

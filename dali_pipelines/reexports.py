@@ -3,6 +3,7 @@
 from readers import AiaReader as AiaReader
 from readers import Boxes as Boxes
 from readers import ChannelsReader as ChannelsReader
+from readers import ChunkedReader as ChunkedReader
 from readers import CorrectionTable as CorrectionTable
 from readers import FitsReader as FitsReader
 from readers import Hdu as Hdu

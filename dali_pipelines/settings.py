@@ -160,5 +160,6 @@ class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
     channels: int
     check_entropy: bool
     file_dtype: str
+    variables: Sequence[str] | None
     calibration: Calibration | None
     preset: str | Preset | None

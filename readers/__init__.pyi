@@ -4,6 +4,7 @@ from .aia.reader import AiaReader as AiaReader
 from .aia.rules import HeaderRules as HeaderRules
 from .buffers import buffer as buffer
 from .channels import ChannelsReader as ChannelsReader
+from .chunks.reader import ChunkedReader as ChunkedReader
 from .contract import Peek as Peek
 from .contract import Reader as Reader
 from .contract import Row as Row

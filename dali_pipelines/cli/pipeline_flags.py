@@ -89,7 +89,7 @@ class PipelineFlags(StorageFlags, HduFlags):
     These have a field ``settings``, see `image_settings`, and a field ``calibration_settings``.
     """
 
-    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked"))
     preset: str | None = option(
         None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
     )
@@ -169,12 +169,13 @@ class PipelineFlags(StorageFlags, HduFlags):
 
 def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
     """Return the pipeline factory of a ``--pipeline``."""
-    from dali_pipelines import aia_pipeline, fits_pipeline, jpeg_pipeline
+    from dali_pipelines import aia_pipeline, chunked_pipeline, fits_pipeline, jpeg_pipeline
 
     factories: dict[str, Callable[..., ReaderPipeline]] = {
         "fits": fits_pipeline,
         "jpeg": jpeg_pipeline,
         "aia": aia_pipeline,
+        "chunked": chunked_pipeline,
     }
     return factories[pipeline]
 

@@ -363,6 +363,61 @@ class Index:
         return cls(class_table(os.path.abspath(folder), tuple(suffixes), classes))
 
     @classmethod
+    def from_zarr(
+        cls,
+        root: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        variables: Sequence[str] | None = None,
+        dim: str | None = "time",
+        isel: Mapping[str, int] | None = None,
+        columns: Mapping[str, str] | None = None,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make an Index of the arrays of a Zarr store, with a row for each position of an axis.
+
+        Parameters
+        ----------
+        root : path, URL, or iterable of these
+            Folder of a group or an array, of Zarr 2 or 3, also sharded. Rows of several follow each
+            other.
+        variables : sequence of str
+            Names of arrays, ``group/name`` for those of groups in the group. By default all that
+            have the axes; stores of web servers need consolidated metadata for this.
+        dim : str, optional
+            Name of the axis of the rows. In arrays whose axes have no names it is the first one.
+            None makes one row of each root.
+        isel : mapping of str to int, optional
+            Positions on other axes, such as ``{"level": 3}``, negative from the end. Two axes must
+            be left, the rows and columns of the images.
+        columns : mapping of str to str, optional
+            Columns, by the names of one-dimensional arrays, or of attributes that are lists, of the
+            first variable or the group. By default the array that is called like the axis, if there
+            is one. Numbers that count from a date, and text in ISO 8601, become times.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``path``, the root; ``plane``, the position; the columns; and ``chunks``, bytes
+            that tell `chunked_pipeline` how each variable is stored.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no Zarr.
+        OSError
+            If it cannot be read.
+        ValueError
+            If a variable is missing, or not read: objects, text, an unknown filter, chunks that
+            differ in shape; if an axis is missing, or the variables differ in size.
+        """
+        from readers.index.zarr_rows import zarr_table
+
+        places = Places(storage or Storage())
+        return cls(zarr_table(root, variables, dim, isel, columns, places))
+
+    @classmethod
     def from_coco(cls, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> Self:
         """Make an Index of images with boxes, from an annotation file of COCO (instances).
 

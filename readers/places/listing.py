@@ -79,6 +79,20 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
             raise FileNotFoundError(missing) from None
 
 
+def folders(url: str, storage: Storage) -> list[str]:
+    """Return the names of the folders in that of a URL; [] for a web server, which lists none.
+
+    OSError if they cannot be listed.
+    """
+    root, key = located(url)
+    if root.startswith("http"):
+        return []
+    store = store_of(root, storage)
+    with requesting(url, storage):
+        listed = waited(storage, store.list_with_delimiter, key.rstrip("/"))
+    return [prefix.rstrip("/").rpartition("/")[2] for prefix in listed["common_prefixes"]]
+
+
 def _pattern(key: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern of keys."""
     shown = r"(?!(?<![^/])\.)"  # what follows is not a dot at the beginning of a name

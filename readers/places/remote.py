@@ -115,6 +115,11 @@ class RemotePlace:
         return self._nbytes
 
     @property
+    def is_known(self) -> bool:
+        """Whether its length is known, so that ranges can be requested at once."""
+        return self._nbytes is not None
+
+    @property
     def stamp(self) -> Hashable | None:
         """URL, ETag and length; None if the server gives no ETag, or a weak one."""
         if self._nbytes is None:

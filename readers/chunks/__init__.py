@@ -1,0 +1,1 @@
+"""Windows of arrays that are stored in chunks, such as those of Zarr."""

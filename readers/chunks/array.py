@@ -1,0 +1,294 @@
+"""Description of a variable that is stored in chunks, as an Index notes it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOTE = "chunks"
+"""Column of the Index with the arrays of a row, see `packed`."""
+ROW = -1
+"""Stands in `ChunkedArray.select` for the position that is the plane of the row."""
+SHARD = "sharding_indexed"
+"""Codec of chunks that consist of smaller ones, with an index, as in Zarr 3: ``chunks``, ``codecs``
+and ``order`` of these, ``checksum`` and ``at_start`` of the index, and ``index_dtype``."""
+_HEAD = struct.Struct("<BI")
+_VERSION = 1
+
+Packing = Mapping[str, Any]
+"""How stored elements become values, see `readers.chunks.values.packing_of`."""
+Codec = Mapping[str, Any]
+"""How a filter is called and set, like the configurations of numcodecs: ``{"id": "zstd"}``."""
+
+
+class Stored(NamedTuple):
+    """Where the bytes of a chunk are."""
+
+    key: str
+    """Object below the path of the row; "" for the row's own file."""
+    start: int = 0
+    nbytes: int | None = None
+    """Bytes from `start` on; None for all."""
+    skipped: int = 0
+    """Filters that were left out in this chunk: bit n is that of ``codecs[n]``."""
+
+
+class ChunkPlaces(Protocol):
+    """Finds the bytes of chunks."""
+
+    def find(self, at: tuple[int, ...]) -> Stored | None:
+        """Return where the chunk of this number along each axis is; None if it has no bytes.
+
+        A chunk without bytes holds fill values. ValueError if it was not noted.
+        """
+        ...
+
+    def note(self) -> tuple[dict[str, Any], bytes]:
+        """Return the arguments from which `packed` makes it again: for JSON, and bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Chunks that are objects of their own, named by their number along each axis, as in Zarr."""
+
+    folder: str
+    """Path of the array below that of the row; "" if the row is the array."""
+    begin: str
+    """Begin of the names: "" in Zarr 2, ``c/`` in Zarr 3."""
+    separator: str
+
+    def find(self, at: tuple[int, ...]) -> Stored:
+        """Return the object of a chunk; whether it exists is not known."""
+        return Stored(self.folder + self.begin + self.separator.join(map(str, at)))
+
+    def note(self) -> tuple[dict[str, Any], bytes]:
+        """Return its fields."""
+        return {"folder": self.folder, "begin": self.begin, "separator": self.separator}, b""
+
+    @classmethod
+    def of_note(cls, fields: Mapping[str, Any], content: bytes) -> Keys:
+        """Return what `note` describes."""
+        del content
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class ChunkedArray:
+    """A variable that is stored in chunks, and the part of it that rows show."""
+
+    name: str
+    """Name of the variable."""
+    dtype: str
+    """Type of the elements as stored, with byte order, such as ``<f4``."""
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    """Shape of a chunk. Those at the end of an axis have the same one."""
+    select: tuple[int | None, ...]
+    """What a row shows along each axis: a position, `ROW` for that of its plane, or None for all,
+    which two axes have: rows and columns of the image."""
+    places: ChunkPlaces
+    codecs: tuple[Codec, ...] = ()
+    """Filters in the order in which they were applied to the elements of a chunk."""
+    order: tuple[int, ...] = ()
+    """Axes as the elements of a chunk are stored, slowest first; () for their own order, C."""
+    fill: bytes = b""
+    """Element of a chunk without bytes, as stored; empty for 0."""
+    packing: Packing | None = None
+    """How stored elements become values, see `readers.chunks.values.packing_of`."""
+    check: str = ""
+    """Object with its description, relative to the row; it exists if there can be chunks."""
+
+    def __post_init__(self) -> None:
+        if 0 in self.shape:
+            raise ValueError(f"{self.name!r} has shape {self.shape}: it holds no values")
+
+    @cached_property
+    def image_axes(self) -> tuple[int, int]:
+        """Axes of the rows and columns of an image."""
+        y, x = (axis for axis, selected in enumerate(self.select) if selected is None)
+        return y, x
+
+    @cached_property
+    def image_size(self) -> tuple[int, int]:
+        """(height, width) of an image."""
+        y, x = self.image_axes
+        return self.shape[y], self.shape[x]
+
+    @cached_property
+    def num_planes(self) -> int | None:
+        """Number of positions on the axis of the rows, or None if there is none."""
+        return self.shape[self.select.index(ROW)] if ROW in self.select else None
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Elements of a chunk from one position to the next, along each axis."""
+        found, step = [0] * len(self.shape), 1
+        for axis in reversed(self.order or range(len(self.shape))):
+            found[axis], step = step, step * self.chunks[axis]
+        return tuple(found)
+
+    @cached_property
+    def inner(self) -> ChunkedArray | None:
+        """A chunk as an array of the chunks in it, if it is a shard, else None."""
+        if not self.codecs or self.codecs[0]["id"] != SHARD:
+            return None
+        settings = self.codecs[0]
+        return replace(
+            self,
+            shape=self.chunks,
+            chunks=settings["chunks"],
+            codecs=settings["codecs"],
+            order=settings["order"],
+        )
+
+    @cached_property
+    def chunk_elements(self) -> int:
+        """Elements of a chunk."""
+        return math.prod(self.chunks)
+
+    @cached_property
+    def fill_value(self) -> NDArray[Any]:
+        """Element of chunks without bytes, shape ()."""
+        dtype = np.dtype(self.dtype)
+        return np.frombuffer(self.fill or bytes(dtype.itemsize), dtype)[0]
+
+    def pieces(self, plane: int | None, y: int, x: int, height: int, width: int) -> Iterator[Piece]:
+        """Yield the chunks of a window, and the part of each that is in it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such plane.
+        """
+        first, last = list[int](), list[int]()
+        starts = {self.image_axes[0]: (y, height), self.image_axes[1]: (x, width)}
+        for axis, selected in enumerate(self.select):
+            position = self._plane(plane) if selected == ROW else selected
+            begin, length = starts[axis] if position is None else (position, 1)
+            first.append(begin)
+            last.append(begin + length)
+        for at, box in overlaps(first, last, self.chunks):
+            top, left = (
+                at[axis] * self.chunks[axis] + box[axis][0] - starts[axis][0]
+                for axis in self.image_axes
+            )
+            yield Piece(at, box, top, left)
+
+    def _plane(self, plane: int | None) -> int:
+        assert self.num_planes is not None
+        if plane is None or plane >= self.num_planes:
+            raise ValueError(
+                f"{self.name!r} has {self.num_planes} positions, expected one of them as the plane "
+                f"of the row, got {plane}"
+            )
+        return plane
+
+
+Box = tuple[tuple[int, int], ...]
+"""First position and end along each axis."""
+
+
+class Piece(NamedTuple):
+    """Part of a chunk that is in a window."""
+
+    at: tuple[int, ...]
+    """Number of the chunk along each axis."""
+    box: Box
+    """Positions in the chunk."""
+    top: int
+    """Its first row and"""
+    left: int
+    """column in the window."""
+
+
+def overlaps(
+    first: Sequence[int], last: Sequence[int], chunks: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], Box]]:
+    """Yield the number of each chunk that has positions from `first` to before `last`, and these.
+
+    They are counted from the first position of the chunk.
+    """
+    grid = [range(a // n, -(-b // n)) for a, b, n in zip(first, last, chunks, strict=True)]
+    for at in itertools.product(*grid):
+        yield (
+            at,
+            tuple(
+                (max(a - k * n, 0), min(b - k * n, n))
+                for k, a, b, n in zip(at, first, last, chunks, strict=True)
+            ),
+        )
+
+
+def packed(arrays: Sequence[ChunkedArray]) -> bytes:
+    """Return arrays as bytes, for the column `NOTE` of an Index."""
+    described, contents = [], []
+    for one in arrays:
+        places, content = one.places.note()
+        described.append(
+            {
+                **{name: getattr(one, name) for name in _PLAIN},
+                "fill": one.fill.hex(),
+                "kind": type(one.places).__name__,
+                "places": places,
+                "nbytes": len(content),
+            }
+        )
+        contents.append(content)
+    head = zlib.compress(json.dumps(described, separators=(",", ":")).encode(), 9)
+    return _HEAD.pack(_VERSION, len(head)) + head + b"".join(contents)
+
+
+_PLAIN = ("name", "dtype", "shape", "chunks", "select", "codecs", "order", "packing", "check")
+
+
+@lru_cache(maxsize=256)
+def unpacked(note: bytes) -> dict[str, ChunkedArray]:
+    """Return the arrays of a note by name.
+
+    Raises
+    ------
+    ValueError
+        If it is not a note, or of another version.
+    """
+    try:
+        version, nbytes = _HEAD.unpack_from(note)
+        if version != _VERSION:
+            raise ValueError(f"its version is {version}, expected {_VERSION}")
+        start = _HEAD.size + nbytes
+        described = json.loads(zlib.decompress(note[_HEAD.size : start]))
+        found = {}
+        for one in described:
+            content, start = note[start : start + one["nbytes"]], start + one["nbytes"]
+            plain = {name: _tuples(one[name]) for name in _PLAIN}
+            places = _kind(one["kind"]).of_note(one["places"], content)
+            fill = bytes.fromhex(one["fill"])
+            found[one["name"]] = ChunkedArray(**plain, places=places, fill=fill)
+    except (struct.error, zlib.error, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"column {NOTE!r} of the Index does not describe arrays ({error}): make it again"
+        ) from error
+    return found
+
+
+def _kind(name: str) -> Any:
+    if name == "Keys":
+        return Keys
+    raise ValueError(f"unknown kind of chunks {name!r}")
+
+
+def _tuples(value: Any) -> Any:
+    """Return what JSON made of tuples, with tuples."""
+    if isinstance(value, dict):
+        return {name: _tuples(one) for name, one in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,137 @@
+"""Chunks of Blosc 1: some of their blocks, read by ranges, and joined to a smaller chunk.
+
+Blocks do not depend on each other, so a chunk of some of them is valid, whatever its codec,
+shuffle and split.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from readers.chunks.array import Stored
+from readers.chunks.fetch import Range, Steps, read_bytes
+
+_HEADER = struct.Struct("<BBBBiii")
+_VERSION = 2
+_MEMCPYED = 0x02
+"""Flag of chunks that hold their content as it is."""
+_HEAD_BYTES = 4 << 10
+"""Bytes that are read first; they have the positions of a thousand blocks."""
+_FIRST_BYTES = 128 << 10
+"""The same, of remote objects, which take long to answer."""
+
+
+class _Header(NamedTuple):
+    """Header of a chunk, by the names of Blosc."""
+
+    version: int
+    codec_version: int
+    flags: int
+    typesize: int
+    nbytes: int
+    """Bytes of the content."""
+    blocksize: int
+    """Bytes of a block of it; the last one may be shorter."""
+    cbytes: int
+    """Bytes of the chunk."""
+
+    @classmethod
+    def of(cls, head: Any, nbytes: int, stored: int | None) -> _Header:
+        """Read it; ValueError unless it is of a chunk of this content, of at most these bytes."""
+        if len(head) < _HEADER.size:
+            raise ValueError(f"a chunk of Blosc has {len(head)} bytes, fewer than its header")
+        found = cls(*_HEADER.unpack_from(head))
+        is_short = stored is not None and found.cbytes > stored
+        if found.version != _VERSION or found.nbytes != nbytes or is_short:
+            raise ValueError(
+                f"a chunk of Blosc has version {found.version} and {found.nbytes} bytes in "
+                f"{found.cbytes}, expected version {_VERSION} and {nbytes} bytes"
+                f"{'' if stored is None else f' in {stored}'}"
+            )
+        if found.cbytes < _HEADER.size or not 0 < found.blocksize <= nbytes:
+            raise ValueError(f"a chunk of Blosc is damaged: its header says {found}")
+        return found
+
+
+def decompressed(data: Any, nbytes: int) -> Any:
+    """Return the content of a whole chunk; ValueError if it is damaged, or has another length."""
+    _Header.of(data, nbytes, len(data))
+    from numcodecs import blosc
+
+    blosc.use_threads = False  # readers are processes
+    try:
+        return blosc.decompress(data, np.empty(nbytes, np.uint8))
+    except RuntimeError as error:
+        raise ValueError(f"a chunk of Blosc is damaged: {error}") from error
+
+
+def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
+    """Read a part of the content of a chunk in steps, from the blocks that it is in.
+
+    Parameters
+    ----------
+    stored : Stored
+        Where the chunk is.
+    start, stop : int
+        First byte and end of the part.
+    nbytes : int
+        Bytes of the whole content.
+
+    Returns
+    -------
+    memoryview or ndarray of bytes, or None
+        None if the object is missing.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or has another length.
+    """
+    first = _HEAD_BYTES if stored.nbytes is None else min(_HEAD_BYTES, stored.nbytes)
+    (head,) = yield [Range(stored.key, stored.start, stored.start + first, _FIRST_BYTES)]
+    if head is None:
+        return None
+    header = _Header.of(head, nbytes, stored.nbytes)
+    if header.flags & _MEMCPYED:
+        return (yield from read_bytes(stored, _HEADER.size + start, _HEADER.size + stop))
+    num_blocks = -(-nbytes // header.blocksize)
+    table_end = _HEADER.size + 4 * num_blocks
+    if table_end > header.cbytes:
+        raise ValueError(f"a chunk of Blosc of {header.cbytes} bytes ends in its header")
+    if table_end > len(head):
+        head = yield from read_bytes(stored, 0, table_end)
+        if head is None:
+            return None
+    starts = np.frombuffer(head, "<i4", num_blocks, _HEADER.size)
+    # Blocks are written by threads, so they lie in any order; one ends where another begins.
+    edges = np.append(np.sort(starts), header.cbytes)
+    if edges[0] < table_end or edges[-2] >= header.cbytes:
+        raise ValueError("a block of a chunk of Blosc is outside it")
+    begin, end = start // header.blocksize, -(-stop // header.blocksize)
+    if begin == num_blocks - 1 and begin > 0:
+        begin -= 1  # a short block is only valid behind a whole one
+    firsts = starts[begin:end]
+    lasts = edges[np.searchsorted(edges, firsts, "right")]
+    ranges = [
+        Range(stored.key, stored.start + int(a), stored.start + int(b))
+        for a, b in zip(firsts, lasts, strict=True)
+    ]
+    blocks = [block for block in (yield ranges) if block is not None]
+    lengths = lasts - firsts
+    if [len(block) for block in blocks] != lengths.tolist():
+        raise ValueError(f"a chunk of Blosc ends early, expected {header.cbytes} bytes")
+    content_nbytes = min(end * header.blocksize, nbytes) - begin * header.blocksize
+    cut_starts = _HEADER.size + 4 * len(blocks) + np.cumsum(lengths) - lengths
+    cut_nbytes = _HEADER.size + 4 * len(blocks) + int(lengths.sum())
+    cut_header = header._replace(
+        nbytes=content_nbytes,
+        blocksize=min(header.blocksize, content_nbytes),
+        cbytes=cut_nbytes,
+    )
+    cut = b"".join((_HEADER.pack(*cut_header), cut_starts.astype("<i4").tobytes(), *blocks))
+    content = decompressed(cut, content_nbytes)
+    skipped = start - begin * header.blocksize
+    return content[skipped : skipped + stop - start]

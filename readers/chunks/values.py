@@ -1,0 +1,109 @@
+"""Values of stored elements by the conventions of CF, bit for bit as xarray decodes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.chunks.array import Packing
+
+KINDS = "biuf"
+"""Kinds of NumPy's types that hold numbers or bools."""
+
+
+def check_dtype(owner: str, dtype: np.dtype[Any]) -> None:
+    """Raise ValueError if elements of this type are not numbers that float32 can hold."""
+    if dtype.kind not in KINDS or dtype.itemsize > 8:
+        raise ValueError(
+            f"{owner} holds {dtype}, expected bools, integers, or floats of up to 64 bits"
+        )
+
+
+def packing_of(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> Packing | None:
+    """Return how stored elements of a variable become values, for JSON; None if they are these.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Type of the stored elements.
+    attributes : mapping of str to Any
+        Attributes of the variable: ``scale_factor``, ``add_offset``, ``_FillValue``,
+        ``missing_value`` and ``_Unsigned`` are used, numbers of Python or NumPy.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not a number.
+    """
+    scale, offset = (_number(attributes, name) for name in ("scale_factor", "add_offset"))
+    fills = [
+        value
+        for name in ("_FillValue", "missing_value")
+        for value in np.ravel(attributes.get(name, [])).tolist()
+        if value == value  # NaN in place of NaN changes nothing
+    ]
+    if not all(isinstance(value, int | float) for value in fills):
+        raise ValueError(f"_FillValue and missing_value must be numbers, got {fills}")
+    unsigned = dtype.kind == "i" and str(attributes.get("_Unsigned", "")).lower() == "true"
+    if unsigned:
+        fills = [value % (1 << 8 * dtype.itemsize) for value in fills]
+    if scale is None and offset is None and not fills and not unsigned:
+        return None
+    return {
+        "scale": None if scale is None else float(scale),
+        "offset": None if offset is None else float(offset),
+        "fills": sorted(set(fills)),
+        "unsigned": unsigned,
+        "dtype": _float_dtype(dtype, scale, offset),
+    }
+
+
+def _number(attributes: Mapping[str, Any], name: str) -> Any:
+    """Return a number of Python or NumPy; None if there is no such attribute."""
+    if (given := attributes.get(name)) is None:
+        return None
+    if isinstance(given, np.ndarray | list | tuple) and np.size(given) == 1:
+        given = np.ravel(given)[0]
+    if not isinstance(given, int | float | np.number) or not math.isfinite(given):
+        raise ValueError(f"{name} must be a number, got {given!r}")
+    return given
+
+
+def _float_dtype(dtype: np.dtype[Any], scale: Any, offset: Any) -> str:
+    """Return the type in which xarray calculates the values."""
+    types = [np.dtype(type(one)) for one in (scale, offset) if one is not None]
+    if offset is not None:
+        is_float32 = types == [np.float32, np.float32]
+        is_int32 = dtype.kind in "iu" and dtype.itemsize == 4
+        return "float32" if is_float32 and not is_int32 else "float64"
+    if types:
+        return "float32" if types == [np.float32] else "float64"
+    is_short = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
+    return "float32" if is_short else "float64"
+
+
+def put_values(stored: NDArray[Any], packing: Packing | None, out: NDArray[Any]) -> None:
+    """Write the values of stored elements to an array of float32, any shape."""
+    with np.errstate(over="ignore"):  # beyond float32 they are infinite
+        if packing is None:
+            out[...] = stored
+            return
+        if packing["unsigned"]:
+            stored = as_unsigned(stored)
+        values = stored.astype(packing["dtype"])
+        for fill in packing["fills"]:
+            values[stored == fill] = np.nan
+        if packing["scale"] is not None:
+            values *= packing["scale"]
+        if packing["offset"] is not None:
+            values += packing["offset"]
+        out[...] = values
+
+
+def as_unsigned(stored: NDArray[Any]) -> NDArray[Any]:
+    """Return signed integers as the unsigned ones that have their bits."""
+    return stored.view(stored.dtype.str.replace("i", "u"))

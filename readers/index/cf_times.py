@@ -1,0 +1,92 @@
+"""Times as numbers since a date, by the conventions of CF."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NANOSECONDS = {
+    "nanosecond": 1,
+    "microsecond": 1_000,
+    "millisecond": 1_000_000,
+    "second": 1_000_000_000,
+    "minute": 60_000_000_000,
+    "hour": 3_600_000_000_000,
+    "day": 86_400_000_000_000,
+}
+_NAMES = {
+    **{f"{name}s": name for name in _NANOSECONDS},
+    "ns": "nanosecond",
+    "us": "microsecond",
+    "ms": "millisecond",
+    "msec": "millisecond",
+    "s": "second",
+    "sec": "second",
+    "secs": "second",
+    "min": "minute",
+    "mins": "minute",
+    "h": "hour",
+    "hr": "hour",
+    "hrs": "hour",
+    "d": "day",
+}
+_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+_SINCE = re.compile(
+    r"(\d{1,4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?(?:\.\d*)?))?)?\s*"
+    r"(?:Z|UTC|\+?0?0:?00)?"
+)
+_GREGORIAN = np.datetime64("1582-10-15", "s")
+"""Begin of the Gregorian calendar; earlier dates of the standard calendar are Julian."""
+_MOST = 2**63 - 1
+
+
+def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np.datetime64] | None:
+    """Return times, as nanoseconds; NaT for NaN.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Integers or floats.
+    units : str
+        Unit and date, such as ``hours since 1900-01-01``, in UTC.
+    calendar : str
+        Calendar of CF.
+
+    Returns
+    -------
+    ndarray, shape (n,), datetime64[ns], or None
+        None if the units, the calendar or a time cannot be represented.
+    """
+    unit, _, since = units.partition(" since ")
+    unit = unit.strip().lower()
+    unit = _NAMES.get(unit, unit)
+    found = _SINCE.fullmatch(since.strip())
+    if unit not in _NANOSECONDS or found is None or calendar.lower() not in _CALENDARS:
+        return None
+    year, month, day, hour, minute, second = found.groups()
+    try:
+        date = np.datetime64(f"{int(year):04}-{int(month):02}-{int(day):02}", "s")
+    except ValueError:  # such as 30 February
+        return None
+    if date < _GREGORIAN and calendar.lower() != "proleptic_gregorian":
+        return None
+    seconds = 3600 * int(hour or 0) + 60 * int(minute or 0) + float(second or 0)
+    start = int(date.astype(np.int64)) * 10**9 + round(seconds * 1e9)
+    step = _NANOSECONDS[unit]
+    missing = np.isnan(values)
+    numbers = np.where(missing, 0, values)
+    if not np.isfinite(numbers).all():
+        return None
+    # Numbers of Python, which do not overflow; fractions apart, for their digits.
+    counts = [start + int(n) * step for n in np.floor(numbers).tolist()]
+    if values.dtype.kind == "f":
+        rests = np.modf(numbers.astype(np.float64) - np.floor(numbers))[0]
+        counts = [n + round(rest * step) for n, rest in zip(counts, rests.tolist(), strict=True)]
+    if not all(-_MOST < count <= _MOST for count in counts):
+        return None
+    times = np.array(counts, np.int64).view("M8[ns]")
+    times[missing] = np.datetime64("NaT")
+    return times
