@@ -131,7 +131,8 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
         blocksize=min(header.blocksize, content_nbytes),
         cbytes=cut_nbytes,
     )
-    cut = b"".join((_HEADER.pack(*cut_header), cut_starts.astype("<i4").tobytes(), *blocks))
+    begin_of_cut = _HEADER.pack(*cut_header) + cut_starts.astype("<i4").tobytes()
+    cut = np.concatenate([np.frombuffer(begin_of_cut, np.uint8), *blocks])
     content = decompressed(cut, content_nbytes)
     skipped = start - begin * header.blocksize
     return content[skipped : skipped + stop - start]

@@ -32,7 +32,8 @@ def index(
 ) -> Index:
     root = tmp_path_factory.mktemp("stores") / f"v{request.param}.zarr"
     chunks = {name: {"chunks": (3, 8, 8)} for name in ("t2m", "u10")}
-    dataset.to_zarr(root, zarr_format=request.param, encoding=chunks, consolidated=request.param == 2)
+    is_v2 = request.param == 2
+    dataset.to_zarr(root, zarr_format=request.param, encoding=chunks, consolidated=is_v2)
     return Index.from_zarr(root)
 
 

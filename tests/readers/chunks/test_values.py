@@ -1,0 +1,189 @@
+"""Values equal those of zarr-python and xarray, bit for bit."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numcodecs
+import numpy as np
+import xarray as xr
+import zarr
+import zarr.codecs
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from zarr_stores import frames, write_array
+
+from readers import Index, Row, Window
+from readers.chunks.reader import ChunkedReader
+
+DTYPES = ("<f4", ">f4", "<f8", ">f8", "<f2", "|b1", "|u1", "|i1", "<i2", ">u2", "<u4", ">i4", "<i8")
+BLOSC = [
+    numcodecs.Blosc(name, 5, shuffle, blocksize=size)
+    for name in ("zstd", "lz4", "blosclz", "zlib", "lz4hc")
+    for shuffle in (0, 1, 2)
+    for size in (0, 64, 256)
+]
+COMPRESSORS: list[Any] = [
+    None,
+    *(numcodecs.Zstd(3), numcodecs.LZ4(), numcodecs.GZip(5), numcodecs.Zlib(5)),
+    *(numcodecs.BZ2(), numcodecs.LZMA(), *BLOSC),
+]
+OF_V3: list[Any] = [
+    None,
+    zarr.codecs.ZstdCodec(level=3),
+    zarr.codecs.ZstdCodec(level=1, checksum=True),
+    zarr.codecs.GzipCodec(level=5),
+    [zarr.codecs.ZstdCodec(level=3), zarr.codecs.Crc32cCodec()],
+    zarr.codecs.Crc32cCodec(),
+    *(
+        zarr.codecs.BloscCodec(cname=name, clevel=5, shuffle=shuffle, blocksize=size)
+        for name in ("zstd", "lz4", "blosclz")
+        for shuffle in ("noshuffle", "shuffle", "bitshuffle")
+        for size in (0, 128)
+    ),
+]
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory() as name:
+        yield Path(name) / "a"
+
+
+def read(index: Index, number: int, window: Window | None = None, **settings: Any) -> NDArray[Any]:
+    columns = index.columns(notes=["chunks"])
+    name = Path(index.path(0)).name
+    row: Row = columns.row(number)
+    return ChunkedReader((name,), **settings).read(row, window)["image"][0]
+
+
+def compare(path: Path, draw: Callable[..., Any]) -> None:
+    """Compare a window of a plane, as stored and as float32, with what zarr-python reads."""
+    truth = zarr.open_array(str(path), mode="r")
+    index = Index.from_zarr(path)
+    time, height, width = truth.shape
+    plane = draw(st.integers(0, time - 1))
+    h, w = draw(st.integers(1, height)), draw(st.integers(1, width))
+    y, x = draw(st.integers(0, height - h)), draw(st.integers(0, width - w))
+    expected = np.asarray(truth[plane, y : y + h, x : x + w])
+    window = Window.at(y, x, h, w, image=(height, width))
+    native = expected.astype(expected.dtype.newbyteorder("="))
+    found = read(index, plane, window)
+    np.testing.assert_array_equal(found, native.astype(np.float32), strict=True)
+    if native.dtype.name in ("float16", "float64"):
+        return
+    found = read(index, plane, window, dtype=native.dtype.name)
+    np.testing.assert_array_equal(found, native, strict=True)
+
+
+SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 40), st.integers(1, 40))
+
+
+@given(st.data())
+def test_v2(data: st.DataObject) -> None:
+    draw = data.draw
+    shape, dtype = draw(SHAPES), draw(st.sampled_from(DTYPES))
+    chunks = tuple(draw(st.integers(1, 2 * length)) for length in shape)
+    settings = {
+        "compressors": draw(st.sampled_from(COMPRESSORS)),
+        "order": draw(st.sampled_from("CF")),
+        "chunk_key_encoding": {"name": "v2", "separator": draw(st.sampled_from("./"))},
+        "fill_value": draw(st.sampled_from((None, 0, 1))),
+    }
+    shuffle = numcodecs.Shuffle(np.dtype(dtype).itemsize)
+    delta = [numcodecs.Delta(dtype)] if np.dtype(dtype).kind in "iu" else []
+    settings["filters"] = draw(st.sampled_from(([], [shuffle], delta, [*delta, shuffle])))
+    with folder() as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of zarr-python
+        write_array(path, frames(shape, dtype), chunks, **settings)
+        _leave_some_out(path, draw)
+        compare(path, draw)
+
+
+@given(st.data())
+def test_v3(data: st.DataObject) -> None:
+    draw = data.draw
+    shape, dtype = draw(SHAPES), draw(st.sampled_from(DTYPES))
+    chunks = tuple(draw(st.integers(1, length)) for length in shape)
+    shards = None
+    if draw(st.booleans()):
+        shards = tuple(length * draw(st.integers(1, 3)) for length in chunks)
+    order = draw(st.sampled_from((None, (2, 1, 0), (1, 0, 2), (1, 2, 0))))
+    settings = {
+        "zarr_format": 3,
+        "shards": shards,
+        "compressors": draw(st.sampled_from(OF_V3)),
+        "filters": [zarr.codecs.TransposeCodec(order=order)] if order else None,
+        "chunk_key_encoding": {
+            "name": draw(st.sampled_from(("default", "v2"))),
+            "separator": draw(st.sampled_from("./")),
+        },
+        "serializer": zarr.codecs.BytesCodec(endian=draw(st.sampled_from(("little", "big")))),
+        "fill_value": draw(st.sampled_from((0, 1))),
+    }
+    with folder() as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        write_array(path, frames(shape, np.dtype(dtype).newbyteorder("<").str), chunks, **settings)
+        _leave_some_out(path, draw)
+        compare(path, draw)
+
+
+def _leave_some_out(path: Path, draw: Callable[..., Any]) -> None:
+    """Remove a chunk, whose values are then the fill value."""
+    if draw(st.booleans()):
+        chunks = sorted(one for one in path.rglob("*") if one.is_file() and one.name[-1].isdigit())
+        if chunks:
+            draw(st.sampled_from(chunks)).unlink()
+
+
+@given(st.data())
+def test_packed_values_equal_those_of_xarray(data: st.DataObject) -> None:
+    draw = data.draw
+    dtype = np.dtype(draw(st.sampled_from(DTYPES[:5] + DTYPES[6:])))
+    numbers = st.sampled_from((0.01, 2.0, 1e-3, 273.15, 7))
+    attributes: dict[str, Any] = {}
+    for name in ("scale_factor", "add_offset"):
+        if draw(st.booleans()):
+            attributes[name] = draw(numbers)
+    fills = (0, 1, 5, 100) if dtype.kind in "iu" else (0.0, 1.0, 100.0, float("nan"))
+    if draw(st.booleans()):
+        attributes["missing_value"] = draw(st.sampled_from(fills))
+    is_v3 = draw(st.booleans())
+    fill = draw(st.sampled_from((None, *fills)))
+    if is_v3 and draw(st.booleans()):
+        value = draw(st.sampled_from(fills))
+        attributes["_FillValue"] = value
+        if dtype.kind == "f":
+            attributes["_FillValue"] = base64.standard_b64encode(struct.pack("<d", value)).decode()
+    if dtype.kind == "i" and draw(st.booleans()):
+        attributes["_Unsigned"] = "true"
+    stored = frames((3, 9, 8), dtype.str)
+    with folder() as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        group = zarr.create_group(str(path), zarr_format=3 if is_v3 else 2)
+        axes = ("time", "y", "x")
+        settings: dict[str, Any] = {"dimension_names": axes} if is_v3 else {}
+        array = group.create_array(
+            "v",
+            shape=stored.shape,
+            dtype=dtype.newbyteorder("<") if is_v3 else dtype,
+            chunks=(2, 4, 4),
+            fill_value=fill or (0 if is_v3 else fill),
+            attributes=attributes if is_v3 else {**attributes, "_ARRAY_DIMENSIONS": axes},
+            **settings,
+        )
+        array[...] = stored
+        _leave_some_out(path, draw)
+        truth = xr.open_zarr(path, consolidated=False)["v"].values.astype(np.float32)
+        index = Index.from_zarr(path)
+        columns = index.columns(notes=["chunks"])
+        found = [ChunkedReader(("v",)).read(columns.row(n), None)["image"][0] for n in range(3)]
+        np.testing.assert_array_equal(np.stack(found), truth, strict=True)
