@@ -13,7 +13,9 @@ from readers.chunks.fetch import Range, Steps, read_bytes, together
 from readers.chunks.filters import decoded
 
 _LARGE_PART = 0.7
-"""Share of a chunk above which it is read whole, in one step instead of two."""
+"""Share of a chunk above which it is read whole, in one step instead of two; so are"""
+_SMALL_CHUNK = 128 << 10
+"""chunks of fewer bytes."""
 
 _MISSING = 2**64 - 1
 """Stands in the index of a shard for the position and length of a chunk that has no bytes."""
@@ -112,6 +114,11 @@ def _read_index(shard: Codec, stored: Stored, count: int) -> Steps:
     return np.frombuffer(index, shard["index_dtype"]).reshape(count, 2)
 
 
+def _is_cut(part: int, nbytes: int) -> bool:
+    """Return whether a part of a chunk is read without the rest; both in bytes of elements."""
+    return nbytes > _SMALL_CHUNK and part < _LARGE_PART * nbytes
+
+
 def read_line(array: ChunkedArray, number: int) -> Steps:
     """Read a chunk of an array with one axis; return all its elements."""
     length = min(array.chunks[0], array.shape[0] - number * array.chunks[0])
@@ -130,7 +137,7 @@ def _elements(array: ChunkedArray, stored: Stored, start: int, stop: int) -> Ste
         if stored.nbytes not in (None, nbytes):
             raise ValueError(f"a chunk has {stored.nbytes} bytes, expected {nbytes}")
         content = yield from read_bytes(stored, begin, end)
-    elif not stored.skipped and kinds == ["blosc"] and end - begin < _LARGE_PART * nbytes:
+    elif kinds == ["blosc"] and not stored.skipped and _is_cut(end - begin, nbytes):
         content = yield from read_content(stored, begin, end, nbytes)
     else:
         content = yield from read_bytes(stored, 0, stored.nbytes, nbytes + _MORE)

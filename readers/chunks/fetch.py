@@ -159,7 +159,10 @@ def _read(wanted: Wanted) -> list[Bytes] | None:
         return None
     try:
         if isinstance(place, RemotePlace) and not place.is_known:
-            place.look(max(one.expected for one in ranges))
+            if (last := min(one.start for one in ranges)) < 0:
+                place.look_at_end(-last)
+            else:
+                place.look(max(one.expected for one in ranges))
         nbytes = place.nbytes
         pieces = []
         for one in ranges:

@@ -195,6 +195,11 @@ class RemotePlace:
         """Read the first bytes, which also tells length and ETag."""
         self._parts.append((0, memoryview(waited(self._storage, self._request, 0, nbytes))))
 
+    def look_at_end(self, nbytes: int) -> None:
+        """Read the last bytes, at least one, which also tells length and ETag."""
+        content = memoryview(waited(self._storage, self._request, -nbytes, 0))
+        self._parts.append((self.nbytes - len(content), content))
+
     def _fill(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
         if not pieces:
             return
@@ -226,12 +231,15 @@ class RemotePlace:
         return self._answer(start, stop)
 
     def _answer(self, start: int, stop: int) -> Any:
-        """Request a range, and check that it is of this version of the object, and whole."""
+        """Request a range, and check that it is of this version of the object, and whole.
+
+        A negative `start` counts from the end, up to which all is requested.
+        """
         import obstore
 
         check_object(self.name)  # tables may have any
         root, key = located(self.name)
-        options: GetOptions = {"range": (start, stop)}
+        options: GetOptions = {"range": (start, stop) if start >= 0 else {"suffix": -start}}
         if self._version is not None:
             options["if_match"] = self._version
         store = store_of(root, self._storage)
@@ -245,10 +253,11 @@ class RemotePlace:
         self._nbytes = nbytes if self._nbytes is None else self._nbytes
         if (etag, nbytes) != (self._etag, self._nbytes):
             raise ChangedError(self.name)
-        if len(content) != min(stop, nbytes) - start:
+        first, last = (start, stop) if start >= 0 else (max(0, nbytes + start), nbytes)
+        if len(content) != min(last, nbytes) - first:
             raise ShortAnswerError(
-                f"the server sent {len(content)} bytes, expected {min(stop, nbytes) - start} from "
-                f"{start}: {self.name!r}"
+                f"the server sent {len(content)} bytes, expected {min(last, nbytes) - first} from "
+                f"{first}: {self.name!r}"
             )
         return content
 
