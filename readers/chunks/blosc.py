@@ -91,12 +91,15 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
         If it is damaged, or has another length.
     """
     first = _HEAD_BYTES if stored.nbytes is None else min(_HEAD_BYTES, stored.nbytes)
-    (head,) = yield [Range(stored.key, stored.start, stored.start + first, _FIRST_BYTES)]
+    (head,) = yield [Range(stored.key, stored.start, stored.start + first, expected=_FIRST_BYTES)]
     if head is None:
         return None
     header = _Header.of(head, nbytes, stored.nbytes)
+    least = stored.start + header.cbytes
     if header.flags & _MEMCPYED:
-        return (yield from read_bytes(stored, _HEADER.size + start, _HEADER.size + stop))
+        return (
+            yield from read_bytes(stored, _HEADER.size + start, _HEADER.size + stop, least=least)
+        )
     num_blocks = -(-nbytes // header.blocksize)
     table_end = _HEADER.size + 4 * num_blocks
     if table_end > header.cbytes:
@@ -116,7 +119,7 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     firsts = starts[begin:end]
     lasts = edges[np.searchsorted(edges, firsts, "right")]
     ranges = [
-        Range(stored.key, stored.start + int(a), stored.start + int(b))
+        Range(stored.key, stored.start + int(a), stored.start + int(b), least)
         for a, b in zip(firsts, lasts, strict=True)
     ]
     blocks = [block for block in (yield ranges) if block is not None]

@@ -136,11 +136,11 @@ def _elements(array: ChunkedArray, stored: Stored, start: int, stop: int) -> Ste
     if not stored.skipped and not kinds:
         if stored.nbytes not in (None, nbytes):
             raise ValueError(f"a chunk has {stored.nbytes} bytes, expected {nbytes}")
-        content = yield from read_bytes(stored, begin, end)
+        content = yield from read_bytes(stored, begin, end, least=stored.start + nbytes)
     elif kinds == ["blosc"] and not stored.skipped and _is_cut(end - begin, nbytes):
         content = yield from read_content(stored, begin, end, nbytes)
     else:
-        content = yield from read_bytes(stored, 0, stored.nbytes, nbytes + _MORE)
+        content = yield from read_bytes(stored, 0, stored.nbytes, expected=nbytes + _MORE)
         if content is not None:
             whole = decoded(content, array.codecs, stored.skipped, nbytes)
             content = np.frombuffer(whole, np.uint8)[begin:end]

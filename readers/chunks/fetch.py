@@ -29,6 +29,8 @@ class Range(NamedTuple):
     """First byte; negative to count from the end."""
     stop: int | None
     """End; None for the end of the object. Ranges are clipped there."""
+    least: int = 0
+    """Bytes that the object has at least; else it is cut off."""
     expected: int = 1
     """Bytes to request first of a remote object of unknown length, to which this may belong."""
 
@@ -40,7 +42,7 @@ Steps = Generator[list[Range], list[Bytes | None], Any]
 
 
 def read_bytes(
-    stored: Stored, start: int, stop: int | None, expected: int = 1
+    stored: Stored, start: int, stop: int | None, *, least: int = 0, expected: int = 1
 ) -> Generator[list[Range], list[Bytes | None], Bytes | None]:
     """Read bytes of a chunk in one step; return None if its object is missing.
 
@@ -50,7 +52,7 @@ def read_bytes(
         Where the chunk is.
     start, stop : int
         First byte and end, counted from the first byte of the chunk; None for its end.
-    expected : int
+    least, expected : int
         See `Range`.
 
     Raises
@@ -59,7 +61,7 @@ def read_bytes(
         If the object ends before.
     """
     end = None if stop is None else stored.start + stop
-    (content,) = yield [Range(stored.key, stored.start + start, end, expected)]
+    (content,) = yield [Range(stored.key, stored.start + start, end, least, expected)]
     if content is not None and stop is not None and len(content) < stop - start:
         raise ValueError(
             f"a chunk ends after {start + len(content)} bytes, expected at least {stop}"
@@ -163,7 +165,9 @@ def _read(wanted: Wanted) -> list[Bytes] | None:
                 place.look_at_end(-last)
             else:
                 place.look(max(one.expected for one in ranges))
-        nbytes = place.nbytes
+        nbytes, least = place.nbytes, max(one.least for one in ranges)
+        if nbytes < least:
+            raise ValueError(f"a chunk ends at {nbytes}, expected {least} bytes: {place.name!r}")
         pieces = []
         for one in ranges:
             start = max(0, nbytes + one.start) if one.start < 0 else min(one.start, nbytes)
