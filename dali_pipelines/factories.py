@@ -14,6 +14,7 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.fits_index import check_hdu
 from dali_pipelines.graph.decode import (
     Decode,
+    Decoded,
     aia_decoder,
     decode_array,
     decode_fits,
@@ -363,7 +364,8 @@ def chunked_pipeline(
         Its ``image`` has shape (batch, variables, height, width) and holds values as xarray has
         them, in float32: ``scale_factor`` and ``add_offset`` are applied, and ``_FillValue`` and
         ``missing_value`` are NaN. With an integer dtype, in which all variables must be stored, it
-        holds the elements as stored.
+        holds the elements as stored. Samples of several rows, such as sequences, are described in
+        `fits_pipeline`.
 
     Raises
     ------
@@ -384,16 +386,21 @@ def chunked_pipeline(
     settings = PipelineConfig(**config)
     stored = None if settings.dtype in ("float32", "float16") else settings.dtype
     reader = ChunkedReader(names, stored or "float32")
-    decode = functools.partial(decode_array, stored=stored)
-    return reader_pipeline(index, reader, decode, settings)
+    return _of_files(index, reader, functools.partial(_decode_chw, stored=stored), settings)
+
+
+def _decode_chw(
+    arrays: Mapping[str, Any], config: PipelineConfig, *, stored: str | None
+) -> Decoded:
+    return decode_array(arrays, config, stored=stored)._replace(layout="CHW")
 
 
 def _variables_of(index: Index, variables: Sequence[str] | None) -> tuple[str, ...]:
     """Return the variables to read; ValueError if the first row does not note one of them."""
-    if NOTE not in index or index.parts:
+    if NOTE not in index:
         raise ValueError(
             f"chunked_pipeline needs an Index with a column {NOTE!r}, which tells where the chunks "
-            "of one store are: make it by Index.from_zarr"
+            "are: make it by Index.from_zarr"
         )
     noted = unpacked(index[NOTE][0].as_py() or b"")
     if variables is None:

@@ -77,6 +77,11 @@ class ChannelsReader:
         """Whether the Reader makes random choices, the same for all parts."""
         return getattr(self.reader, "uses_draws", False)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Columns of bytes that the Reader uses, of each part."""
+        return getattr(self.reader, "notes", ())
+
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read all parts; a missing part is blank and has the size of the others."""
         samples = {}

@@ -91,11 +91,21 @@ def _images(indexes: Sequence[Index], hdu: HduName | None = None) -> Index:
 
 
 def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index of a file, folder, glob, URL or Index file, or raise CommandError."""
-    from readers.index.table import Index
+    """Return the Index of a file, folder, glob, URL or Index file, or raise CommandError.
 
+    Without suffixes it is a Zarr store.
+    """
     with refusing(ImportError, OSError, ValueError):
-        return Index.scan(file, suffixes=suffixes, storage=storage)
+        return index_at(file, suffixes, storage)
+
+
+def index_at(data: str, suffixes: Sequence[str], storage: Storage) -> Index:
+    """Return the Index like `scanned`, or raise what its methods do."""
+    from readers.index.table import INDEX_SUFFIXES, Index
+
+    if suffixes or data.endswith(INDEX_SUFFIXES):
+        return Index.scan(data, suffixes=suffixes, storage=storage)
+    return Index.from_zarr(data, storage=storage)
 
 
 def check_output(path: str) -> None:

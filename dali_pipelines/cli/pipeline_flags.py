@@ -181,9 +181,11 @@ def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
 
 
 def suffixes_of(pipeline: str) -> Sequence[str]:
-    """Return the suffixes of the files that a ``--pipeline`` reads."""
+    """Return the suffixes of the files that a ``--pipeline`` reads; () for stores of arrays."""
     from readers.index.table import SUFFIXES
 
+    if pipeline == "chunked":
+        return ()
     return SUFFIXES["jpeg" if pipeline == "jpeg" else "fits"]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.flag_types import named_hdu, number_of_bytes, number_or, number_or_share
 from dali_pipelines.cli.options import option
-from dali_pipelines.cli.paths import location
+from dali_pipelines.cli.paths import index_at, location
 from dali_pipelines.cli.pipeline_flags import (
     PipelineFlags,
     calibration_settings,
@@ -122,6 +122,8 @@ class RunConfig(DeviceFlags, PipelineFlags):
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
+        if self.pipeline == "chunked" and self.data is None:
+            raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
         if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
             raise ValueError("--planes takes numbers or all, not both")
         if self.pipeline_config.mode == "eval" and self.resume is not None:
@@ -181,15 +183,13 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
 
 def open_index(config: RunConfig) -> Index:
     """Scan the data that was asked for, or the sample set."""
-    from readers.index.table import Index
-
     data = config.data
     if data is None:
         from dali_pipelines.cli.samples import sets
 
         make = sets.jpeg_samples if config.pipeline == "jpeg" else sets.fits_samples
         data = str(make())
-    return Index.scan(data, suffixes=suffixes_of(config.pipeline), storage=config.storage)
+    return index_at(data, suffixes_of(config.pipeline), config.storage)
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:

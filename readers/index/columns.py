@@ -53,7 +53,7 @@ class Columns:
         needed. Optional are ``hdu``, ``plane``, ``offset`` and ``nbytes`` (int64, -1 for none), and
         ``path_{part}`` (text, empty if the part is missing) with ``hdu_{part}`` and so on.
     notes : sequence of str
-        Columns that rows pass on to their Reader, as `Row.notes`.
+        Columns that rows pass on to their Reader, as `Row.notes`. Those of a part end in its name.
     """
 
     def __init__(self, columns: Mapping[str, Values | Column], notes: Sequence[str] = ()) -> None:
@@ -156,7 +156,13 @@ class Columns:
         return self.places.at(path, *span, etag=etag, file_bytes=nbytes)
 
     def _part(self, number: int, part: str) -> Row | None:
-        row = self._located(number, f"_{part}")
+        names = {name: f"{name}_{part}" for name in self._notes}
+        notes = {
+            name: self._columns[of_part].value(number)
+            for name, of_part in names.items()
+            if of_part in self._columns
+        }
+        row = self._located(number, f"_{part}", notes=notes)
         return row if row.path else None
 
     def _located(self, number: int, suffix: str, **others: Any) -> Row:

@@ -1270,7 +1270,10 @@ class Index:
         """
         known = set(self.table.column_names)
         present = tuple(name for name in notes if name in known)
-        wanted = tuple(names), tuple(parts), present, tuple(targets)
+        parts = tuple(parts)
+        of_parts = (f"{name}_{part}" for name in present for part in parts)
+        stored = (*present, *(name for name in of_parts if name in known))
+        wanted = tuple(names), parts, stored, tuple(targets)
         if (columns := self._shared.get(wanted)) is None:
             found = reader_columns(self.table, self._file, *wanted)
             columns = self._shared[wanted] = Columns(found, present)

@@ -60,6 +60,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "cutouts": {"catalogue": pa.table({"x": [5], "y": [5]}), "size": 4},
     "each_plane": {"planes": [0, 1]},
     "each_window": {"crop": 4, "image": (10, 10)},
+    "from_zarr": {},
     "head": {},
     "group": {"channels": ["a"], "by": "name"},
     "split": {"fractions": {"train": 1.0}},

@@ -128,7 +128,7 @@ def test_help_lists_every_setting_with_its_default() -> None:
     parameters = inspect.signature(Loader).parameters
     assert {*LoaderSettings.__annotations__} - {*parameters} == {
         *("hdu", "planes", "num_planes", "hdus", "channels", "check_entropy", "file_dtype"),
-        *("calibration", "preset"),
+        *("calibration", "preset", "variables"),
         *(CalibrationSettings.__annotations__.keys() - PipelineSettings.__annotations__.keys()),
     }
     fields = {field.name: field for field in dataclasses.fields(PipelineConfig)}

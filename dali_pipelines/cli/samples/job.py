@@ -12,9 +12,9 @@ SAMPLE_JOBS = {
     # Four frames of the set have bits of QUALITY that level 1.5 rejects.
     "aia": "--crop=256 --window=random --flip=hv --exposure --bad_sample=skip --epochs=2",
 }
-"""Flags of `run`, by its ``--pipeline``."""
+"""Flags of `run`, by its ``--pipeline``; there is no sample set of others."""
 
 
 def sample_job(given: Mapping[str, Any]) -> list[str]:
     """Return the flags that a run without ``--data`` begins with; those that are given win."""
-    return [] if given.get("data") else SAMPLE_JOBS[given.get("pipeline", "fits")].split()
+    return [] if given.get("data") else SAMPLE_JOBS.get(given.get("pipeline", "fits"), "").split()

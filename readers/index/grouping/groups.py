@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.chunks.array import NOTE
 from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
 from readers.index.grouping.nearest import ChannelFiles, each_once, shifted
@@ -241,7 +242,7 @@ def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str,
     chosen = pa.array(rows, mask=rows < 0)
     # large_string, since paths may take more than 2 GiB.
     columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}
-    for name in (*LOCATING, ETAG, FILE_BYTES):
+    for name in (*LOCATING, ETAG, FILE_BYTES, NOTE):
         if name in table.column_names:
             columns[f"{name}{suffix}"] = table[name].take(chosen)
     return columns
