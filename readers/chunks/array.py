@@ -41,6 +41,8 @@ class Stored(NamedTuple):
     """Bytes from `start` on; None for all."""
     skipped: int = 0
     """Filters that were left out in this chunk: bit n is that of ``codecs[n]``."""
+    content: bytes | None = None
+    """The bytes themselves, if they are in the Index."""
 
 
 class ChunkPlaces(Protocol):
@@ -83,6 +85,26 @@ class Keys:
         return cls(**fields)
 
 
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """The only chunk of a small variable, whose bytes are in the Index."""
+
+    content: bytes
+
+    def find(self, at: tuple[int, ...]) -> Stored:
+        """Return the bytes."""
+        return Stored("", nbytes=len(self.content), content=self.content)
+
+    def note(self) -> tuple[dict[str, Any], bytes]:
+        """Return the bytes."""
+        return {}, self.content
+
+    @classmethod
+    def of_note(cls, fields: Mapping[str, Any], content: bytes) -> Inline:
+        """Return what `note` describes."""
+        return cls(content)
+
+
 @dataclass(frozen=True)
 class ChunkedArray:
     """A variable that is stored in chunks, and the part of it that rows show."""
@@ -109,6 +131,9 @@ class ChunkedArray:
     check: str = ""
     """Object with its description, relative to the row; it exists if there can be chunks."""
 
+    file_bytes: int = 0
+    """Bytes of the file that has the chunks; 0 if they are objects of their own."""
+
     def __post_init__(self) -> None:
         if 0 in self.shape:
             raise ValueError(f"{self.name!r} has shape {self.shape}: it holds no values")
@@ -124,6 +149,11 @@ class ChunkedArray:
         """(height, width) of an image."""
         y, x = self.image_axes
         return self.shape[y], self.shape[x]
+
+    @property
+    def row_axis(self) -> int:
+        """Axis of the rows; ValueError if there is none."""
+        return self.select.index(ROW)
 
     @cached_property
     def num_planes(self) -> int | None:
@@ -249,7 +279,10 @@ def packed(arrays: Sequence[ChunkedArray]) -> bytes:
     return _HEAD.pack(_VERSION, len(head)) + head + b"".join(contents)
 
 
-_PLAIN = ("name", "dtype", "shape", "chunks", "select", "codecs", "order", "packing", "check")
+_PLAIN = (
+    *("name", "dtype", "shape", "chunks", "select", "codecs", "order", "packing", "check"),
+    "file_bytes",
+)
 
 
 @lru_cache(maxsize=256)
@@ -282,8 +315,12 @@ def unpacked(note: bytes) -> dict[str, ChunkedArray]:
 
 
 def _kind(name: str) -> Any:
-    if name == "Keys":
-        return Keys
+    if name == "ChunkTable":
+        from readers.chunks.table import ChunkTable
+
+        return ChunkTable
+    if name in ("Keys", "Inline"):
+        return {"Keys": Keys, "Inline": Inline}[name]
     raise ValueError(f"unknown kind of chunks {name!r}")
 
 

@@ -60,6 +60,8 @@ def read_bytes(
     ValueError
         If the object ends before.
     """
+    if stored.content is not None:
+        return np.frombuffer(stored.content, np.uint8)[start:stop]
     end = None if stop is None else stored.start + stop
     (content,) = yield [Range(stored.key, stored.start + start, end, least, expected)]
     if content is not None and stop is not None and len(content) < stop - start:

@@ -17,7 +17,7 @@ KNOWN = frozenset(
     (
         *("blosc", "zstd", "lz4", "gzip", "zlib", "bz2", "lzma"),
         *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype"),
-        *("crc32c", "crc32", "adler32", "fletcher32"),
+        *("crc32c", "crc32", "adler32", "fletcher32", "hdf5_lz4", "hdf5_bitshuffle"),
     )
 )
 """Filters that can be undone, by the ids of numcodecs."""
@@ -109,6 +109,10 @@ def _encoded_dtype(codec: Codec) -> str:
 
 
 def _undo(data: Content, codec: Codec, nbytes: int | None) -> Content:
+    if codec["id"] == "hdf5_bitshuffle" and nbytes is not None:
+        from readers.chunks.hdf5_filters import bitshuffle
+
+        return bitshuffle(data, nbytes, codec["elementsize"], codec["block"], codec["compression"])
     undo = _OWN.get(codec["id"])
     if undo is not None and nbytes is not None:
         return undo(data, nbytes)
@@ -144,6 +148,12 @@ def _lz4(data: Content, nbytes: int) -> Content:
     return lz4.decompress(data, np.empty(nbytes, np.uint8))
 
 
+def _hdf5_lz4(data: Content, nbytes: int) -> Content:
+    from readers.chunks.hdf5_filters import lz4
+
+    return lz4(data, nbytes)
+
+
 def _blosc(data: Content, nbytes: int) -> Content:
     from readers.chunks.blosc import decompressed
 
@@ -156,5 +166,6 @@ _OWN: dict[str, Callable[[Any, int], Content]] = {
     "zstd": _zstd,
     "lz4": _lz4,
     "blosc": _blosc,
+    "hdf5_lz4": _hdf5_lz4,
 }
 """Filters of which the length of the result must be known, so that damage cannot ask for more."""

@@ -1,4 +1,4 @@
-"""Reader of windows of arrays that are stored in chunks: Zarr."""
+"""Reader of windows of arrays that are stored in chunks: Zarr, HDF5 and netCDF4."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from readers.chunks.array import NOTE, ChunkedArray, Piece, unpacked
 from readers.chunks.chunk import read_piece
 from readers.chunks.fetch import run, together
 from readers.chunks.filters import MODULES
-from readers.chunks.values import as_unsigned, put_values
+from readers.chunks.values import put_values, viewed, viewed_dtype
 from readers.chunks.zarr import check_unchanged
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError, reason_of
@@ -31,6 +31,7 @@ _DTYPES = (
 
 _COMPARED: set[tuple[str, str, bytes]] = set()
 """Arrays whose metadata this process has compared with what was noted: path, name, note."""
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MOST_COMPARED = 1 << 12
 _WITH_GAPS: set[tuple[str, str]] = set()
 """Arrays of which this process has logged that a chunk is missing: path, name."""
@@ -42,7 +43,8 @@ logger = logging.getLogger(__name__)
 class ChunkedReader:
     """Reader of variables that are stored in chunks; each becomes a channel of the image.
 
-    Rows are those of an Index that notes where the chunks are, see `Index.from_zarr`.
+    Rows are those of an Index that notes where the chunks are, see `Index.from_zarr` and
+    `Index.scan_arrays`.
 
     Parameters
     ----------
@@ -136,7 +138,7 @@ class ChunkedReader:
         if not note:
             raise ValueError(
                 f"the row has no column {NOTE!r} that says where the chunks are: make the Index by "
-                "Index.from_zarr"
+                "Index.from_zarr or Index.scan_arrays"
             )
         noted = unpacked(note)
         if missing := [name for name in self.variables if name not in noted]:
@@ -154,8 +156,13 @@ class ChunkedReader:
         for array in arrays:
             if self.dtype != "float32":
                 _check_stored(array, np.dtype(self.dtype))
-            if array.check and (key := (row.path, array.name, note)) not in _COMPARED:
-                check_unchanged(row.places, row.path, array)
+            if (array.check or array.file_bytes) and (
+                key := (row.path, array.name, note)
+            ) not in _COMPARED:
+                if array.file_bytes:
+                    _check_file(row, array.file_bytes)
+                else:
+                    check_unchanged(row.places, row.path, array)
                 if len(_COMPARED) >= _MOST_COMPARED:
                     _COMPARED.clear()
                 _COMPARED.add(key)
@@ -170,16 +177,30 @@ class ChunkedReader:
         out = channel[piece.top : piece.top + height, piece.left : piece.left + width]
         if self.dtype == "float32":
             put_values(elements, array.packing, out)
-        elif array.packing and array.packing["unsigned"]:
-            out[...] = as_unsigned(elements)
         else:
-            out[...] = elements
+            out[...] = viewed(elements, array.packing)
+
+
+def _check_file(row: Row, nbytes: int) -> None:
+    """Raise ValueError if a file is another one than when it was indexed.
+
+    Remote objects have versions, which their requests check.
+    """
+    if is_url(row.path):
+        return
+    with row.place as place:
+        if place.nbytes != nbytes:
+            raise ValueError(
+                f"the file has {place.nbytes} bytes, it had {nbytes} when it was indexed: index it "
+                "again"
+            )
+        starts = [0, *(512 << n for n in range(20) if 512 << n < nbytes)]  # behind a user block
+        if not any(place.read(start, start + len(_SIGNATURE)) == _SIGNATURE for start in starts):
+            raise ValueError("the file is not HDF5 any more: index it again")
 
 
 def _check_stored(array: ChunkedArray, dtype: np.dtype[Any]) -> None:
-    stored = np.dtype(array.dtype).newbyteorder("=")
-    if array.packing and array.packing["unsigned"]:
-        stored = np.dtype(stored.str.replace("i", "u"))
+    stored = viewed_dtype(np.dtype(array.dtype).newbyteorder("="), array.packing)
     if stored != dtype:
         raise ValueError(
             f"{array.name!r} is stored as {stored}, expected {dtype}: set dtype to that type, or "

@@ -48,16 +48,20 @@ def packing_of(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> Packing |
     ]
     if not all(isinstance(value, int | float) for value in fills):
         raise ValueError(f"_FillValue and missing_value must be numbers, got {fills}")
-    unsigned = dtype.kind == "i" and str(attributes.get("_Unsigned", "")).lower() == "true"
-    if unsigned:
-        fills = [value % (1 << 8 * dtype.itemsize) for value in fills]
-    if scale is None and offset is None and not fills and not unsigned:
+    view = {("i", "true"): "u", ("u", "false"): "i"}.get(
+        (dtype.kind, str(attributes.get("_Unsigned", "")).lower()), ""
+    )
+    if view:
+        whole = 1 << 8 * dtype.itemsize
+        least = -whole // 2 if view == "i" else 0
+        fills = [(value - least) % whole + least for value in fills]
+    if scale is None and offset is None and not fills and not view:
         return None
     return {
         "scale": None if scale is None else float(scale),
         "offset": None if offset is None else float(offset),
         "fills": sorted(set(fills)),
-        "unsigned": unsigned,
+        "view": view,
         "dtype": _float_dtype(dtype, scale, offset),
     }
 
@@ -92,8 +96,7 @@ def put_values(stored: NDArray[Any], packing: Packing | None, out: NDArray[Any])
         if packing is None:
             out[...] = stored
             return
-        if packing["unsigned"]:
-            stored = as_unsigned(stored)
+        stored = viewed(stored, packing)
         values = stored.astype(packing["dtype"])
         for fill in packing["fills"]:
             values[stored == fill] = np.nan
@@ -104,6 +107,12 @@ def put_values(stored: NDArray[Any], packing: Packing | None, out: NDArray[Any])
         out[...] = values
 
 
-def as_unsigned(stored: NDArray[Any]) -> NDArray[Any]:
-    """Return signed integers as the unsigned ones that have their bits."""
-    return stored.view(stored.dtype.str.replace("i", "u"))
+def viewed(stored: NDArray[Any], packing: Packing | None) -> NDArray[Any]:
+    """Return integers as those with or without a sign that have their bits, as packing says."""
+    return stored.view(viewed_dtype(stored.dtype, packing))
+
+
+def viewed_dtype(dtype: np.dtype[Any], packing: Packing | None) -> np.dtype[Any]:
+    """Return the type of elements as stored, with the sign that the attribute _Unsigned says."""
+    view = packing["view"] if packing else ""
+    return np.dtype(dtype.str.replace(dtype.kind, view)) if view else dtype

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from readers.chunks.array import ROW, SHARD, ChunkedArray, Codec, Keys
+from readers.chunks.chunk import read_line
+from readers.chunks.fetch import run, together
 from readers.chunks.filters import check_codecs
 from readers.chunks.values import packing_of
+from readers.places.contract import Place
 from readers.places.opener import Places
 from readers.places.urls import is_url
 
@@ -395,6 +398,23 @@ class ZarrStore:
             return sorted(name for name in names if self.get(name) is not None)
         return sorted(name for name in self._folders() if self.get(name) is not None)
 
+    @property
+    def title(self) -> str:
+        """Name of an array that is the root."""
+        return self.root.rstrip("/").rpartition("/")[2]
+
+    def line(self, array: ZarrArray) -> NDArray[Any]:
+        """Return all elements of an array with one axis."""
+        chunked = array.chunked(array.name, (None,))
+        numbers = range(-(-chunked.shape[0] // chunked.chunks[0]))
+
+        def open_place(key: str) -> Place:
+            return self.places.at(f"{self.root.rstrip('/')}/{key}")
+
+        storage = self.places.storage if is_url(self.root) else None
+        reading = together([read_line(chunked, number) for number in numbers])
+        return np.concatenate(run(reading, open_place, storage)[0])
+
     def _folders(self) -> Iterator[str]:
         if is_url(self.root):
             from readers.places.listing import folders
@@ -473,44 +493,3 @@ def _not_found(store: ZarrStore) -> str:
     if icechunk or (not is_url(store.root) and os.path.isdir(f"{store.root}/snapshots")):
         begin = "this is a repository of icechunk, which is not read: copy a snapshot to Zarr"
     return f"{begin}: {store.root!r}"
-
-
-def select_axes(
-    array: ZarrArray, dim: str | None, isel: Mapping[str, int]
-) -> tuple[int | None, ...]:
-    """Return what rows show along each axis, see `ChunkedArray.select`.
-
-    Raises
-    ------
-    ValueError
-        If the array has no such axis or position, or if more or fewer than two axes are left.
-    """
-    names = dimension_names(array, dim)
-    shape = dict(zip(names, array.shape, strict=True))
-    has = f"{array.shown} has the axes " + ", ".join(f"{n} ({k})" for n, k in shape.items())
-    if len(shape) < len(names):
-        raise ValueError(f"{has}, of which two have one name")
-    for name, position in isel.items():
-        if name in shape and not -shape[name] <= position < shape[name]:
-            raise ValueError(f"{has}: there is no position {position} on {name!r}")
-    if dim is not None and dim not in shape:
-        raise ValueError(f"{has}, expected {dim!r} among them: name the axis of the rows by dim=")
-    found = tuple(
-        ROW if name == dim else isel[name] % shape[name] if name in isel else None for name in names
-    )
-    if found.count(None) != 2:
-        raise ValueError(
-            f"{has}; expected two beside {dim!r} for the rows and columns of images: choose a "
-            "position on others by isel={'NAME': POSITION}"
-        )
-    if math.prod(array.shape) == 0:
-        raise ValueError(f"{has}: it holds no values")
-    return found
-
-
-def dimension_names(array: ZarrArray, dim: str | None) -> tuple[str, ...]:
-    """Return the names of the axes; without names the first one is that of the rows."""
-    if array.dimensions is not None:
-        return array.dimensions
-    names = tuple(f"dim_{axis}" for axis in range(len(array.shape)))
-    return (dim, *names[1:]) if dim is not None and names else names

@@ -418,6 +418,68 @@ class Index:
         return cls(zarr_table(root, variables, dim, isel, columns, places))
 
     @classmethod
+    def scan_arrays(
+        cls,
+        data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        variables: Sequence[str] | None = None,
+        dim: str | None = None,
+        isel: Mapping[str, int] | None = None,
+        columns: Mapping[str, str] | None = None,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make an Index of variables of HDF5 and netCDF4 files, by the chunks that they are in.
+
+        h5py reads the structure of each file; the images are read without it, chunk by chunk.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            Files, as of `scan`: a folder is searched for ``.nc``, ``.nc4``, ``.h5``, ``.hdf5``,
+            ``.he5`` and ``.hdf``.
+        variables : sequence of str
+            Names of data sets, ``group/name`` for those in groups. By default all of the first
+            group that have the axes, two beside `dim` and those of `isel`.
+        dim : str, optional
+            Name of an axis with a row for each position. By default each file is one row.
+        isel : mapping of str to int, optional
+            Positions on other axes, such as ``{"level": 3}``, negative from the end. Two axes must
+            be left, the rows and columns of the images. Axes without names are ``dim_0``,
+            ``dim_1`` and so on; then `dim` is the first one, by any name.
+        columns : mapping of str to str, optional
+            Columns, by the names of variables or attributes: with `dim` of one axis, else of one
+            value. By default, with `dim`, its coordinates. Numbers that count from a date, and
+            text in ISO 8601, become times.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``path``; with `dim` also ``plane``, the position; the columns; and ``chunks``,
+            bytes that tell `chunked_pipeline` how each variable is stored.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file or folder.
+        ImportError
+            If h5py is not installed.
+        OSError
+            If a file cannot be read.
+        ValueError
+            If a file is not HDF5; if a variable is missing, or not read: text, compound types, an
+            unknown filter, a link to another file, a virtual data set; if an axis is missing, or
+            the variables differ in size.
+        """
+        from readers.chunks.hdf5 import SUFFIXES
+        from readers.index.hdf5_rows import hdf5_table
+
+        places = Places(storage or Storage())
+        files = scanned_table(data, SUFFIXES, places)
+        return cls(hdf5_table(files, variables, dim, isel, columns, places))
+
+    @classmethod
     def from_coco(cls, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> Self:
         """Make an Index of images with boxes, from an annotation file of COCO (instances).
 

@@ -61,6 +61,42 @@ class _Raw(io.RawIOBase):
         return self._at
 
 
+class BlockFile(_Raw):
+    """File object that keeps the blocks that it has read, for libraries that go to and fro.
+
+    Parameters
+    ----------
+    place : Place
+        Open place.
+    nbytes : int
+        Bytes of a block.
+    """
+
+    def __init__(self, place: Place, nbytes: int = 64 << 10) -> None:
+        super().__init__(place, 0, b"", 1)
+        self._nbytes = nbytes
+        self._blocks: dict[int, memoryview] = {}
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill a buffer; fewer bytes only where the place ends."""
+        view = memoryview(buffer).cast("B")
+        stop = min(self._at + len(view), self._place.nbytes)
+        numbers = range(self._at // self._nbytes, -(-stop // self._nbytes))
+        missing = [number for number in numbers if number not in self._blocks]
+        for number in missing:
+            left = self._place.nbytes - number * self._nbytes
+            self._blocks[number] = memoryview(bytearray(min(self._nbytes, left)))
+        self._place.read_many([(n * self._nbytes, self._blocks[n]) for n in missing])
+        filled = 0
+        for number in numbers:
+            part = self._blocks[number][self._at + filled - number * self._nbytes :]
+            part = part[: stop - self._at - filled]
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+        self._at += filled
+        return filled
+
+
 @contextmanager
 def file_object(
     place: Place, start: int = 0, before: bytes = b"", block: int = 1

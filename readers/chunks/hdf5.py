@@ -1,0 +1,338 @@
+"""Structure of HDF5 and netCDF4 files: their variables, and where the chunks of these are.
+
+h5py reads it once, when the Index is made. Pixels never pass through HDF5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.chunks.array import ROW, ChunkedArray, Codec, Inline
+from readers.chunks.filters import missing_library
+from readers.chunks.table import ChunkTable
+from readers.chunks.values import check_dtype, packing_of
+from readers.places.file_object import BlockFile
+from readers.places.opener import Places
+from readers.places.urls import is_url
+
+if TYPE_CHECKING:
+    import h5py
+
+SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
+"""Suffixes that a folder is searched for, in lower case."""
+_NETCDF3 = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
+_NO_DIMENSION = "This is a netCDF dimension but not a netCDF variable"
+"""Begin of the attribute NAME of an axis of netCDF4 that has no coordinates."""
+_BITSHUFFLE_COMPRESSION = {0: "", 2: "lz4", 3: "zstd"}
+_NOT_READ = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
+"""Names of filters that are not read; for others the file has one."""
+
+
+@contextmanager
+def open_hdf5(path: str, places: Places) -> Iterator[Hdf5File]:
+    """Open a file or object for its structure.
+
+    Raises
+    ------
+    ImportError
+        If h5py is not installed.
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is not HDF5.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise missing_library(error) from error
+    with places.at(path) as place:
+        head = bytearray(min(4, place.nbytes))
+        place.read_many([(0, memoryview(head))])
+        if bytes(head) in _NETCDF3:
+            raise ValueError(
+                "this is netCDF 3, which is not read: convert it by nccopy -k netCDF-4, or by "
+                "xarray's to_netcdf(engine='h5netcdf')"
+            )
+        try:
+            if is_url(path):
+                with h5py.File(BlockFile(place), "r") as opened:
+                    yield Hdf5File(opened, place.nbytes)
+            else:
+                # Locks fail on some network file systems, and nothing is written.
+                with h5py.File(path, "r", locking=False) as opened:
+                    yield Hdf5File(opened, place.nbytes)
+        except (OSError, RuntimeError, KeyError) as error:
+            raise ValueError(f"its structure cannot be read as HDF5: {error}") from error
+
+
+@dataclass(frozen=True)
+class Hdf5File:
+    """An open file."""
+
+    file: h5py.File
+    nbytes: int
+    array: None = None
+    """There is no variable that is the file, nor"""
+    title: str = ""
+    """a name of it."""
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the file, of which text is str."""
+        return _attributes(self.file)
+
+    def names(self) -> list[str]:
+        """Return the paths of all data sets, without those behind links to other files."""
+        import h5py
+
+        found = list[str]()
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                found.append(name)
+
+        self.file.visititems(visit)
+        return sorted(found)
+
+    def get(self, name: str) -> Hdf5Variable | None:
+        """Return a data set by its path, or None.
+
+        Raises
+        ------
+        ValueError
+            If it is in another file.
+        """
+        import h5py
+
+        folder = ""
+        for part in name.strip("/").split("/"):
+            folder = f"{folder}/{part}"
+            link = self.file.get(folder, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                raise ValueError(
+                    f"{name!r} is a link to another file, {link.filename!r}, and is not read: give "
+                    "that file"
+                )
+            if folder not in self.file:
+                return None
+        found = self.file[name]
+        return Hdf5Variable(name, found, self.nbytes) if isinstance(found, h5py.Dataset) else None
+
+    def line(self, variable: Hdf5Variable) -> NDArray[Any]:
+        """Return all elements of a variable with one axis, or none."""
+        values = np.atleast_1d(variable.dataset[()])
+        if values.dtype.kind == "O":  # text of any length
+            return np.array([one.decode("utf-8", "replace") for one in values.ravel()])
+        return values
+
+
+@dataclass(frozen=True)
+class Hdf5Variable:
+    """A data set of an open file."""
+
+    name: str
+    dataset: h5py.Dataset
+    file_bytes: int
+    """Bytes of the file."""
+
+    @property
+    def shown(self) -> str:
+        """Its name, for messages."""
+        return repr(self.name)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Its attributes, of which text is str."""
+        return _attributes(self.dataset)
+
+    @cached_property
+    def _scales(self) -> list[Any]:
+        """For each axis the data set with its coordinates, or None."""
+        found = list[Any]()
+        for axis in self.dataset.dims if self.dataset.shape else ():
+            found.append(axis[0] if len(axis) else None)
+        is_scale = self.attributes.get("CLASS") == "DIMENSION_SCALE"
+        if is_scale and len(found) == 1 and found[0] is None:
+            found[0] = self.dataset
+        return found
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Number of positions on each axis.
+
+        An unlimited axis of netCDF4 is as long as its coordinates: a variable that was written to
+        an earlier position has fill values after it.
+        """
+        return tuple(
+            length if scale is None or scale.ndim != 1 else max(length, scale.shape[0])
+            for length, scale in zip(self.dataset.shape or (), self._scales, strict=True)
+        )
+
+    @cached_property
+    def dimensions(self) -> tuple[str, ...] | None:
+        """Names of the axes, or None if they have none."""
+        names = tuple(
+            scale.name.rpartition("/")[2] if scale is not None else axis.label
+            for scale, axis in zip(self._scales, self.dataset.dims, strict=True)
+        )
+        return names if all(names) else None
+
+    def chunked(self, name: str, select: tuple[int | None, ...]) -> ChunkedArray:
+        """Return where its chunks are, and how they are decoded.
+
+        Parameters
+        ----------
+        name : str
+            Name of the variable.
+        select : tuple of (int or None)
+            See `ChunkedArray.select`.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be read: its type, a filter, or the way in which it is stored.
+        """
+        import h5py
+
+        dtype = self.dataset.dtype
+        check_dtype(self.shown, dtype)
+        if not _is_plain(self.dataset.id.get_type(), dtype):
+            raise ValueError(
+                f"{self.shown} holds numbers of a type of its own, which are not read: write it "
+                f"again as {dtype.newbyteorder('=')}"
+            )
+        settings = self.dataset.id.get_create_plist()
+        layout = settings.get_layout()
+        if layout == h5py.h5d.VIRTUAL:
+            raise ValueError(
+                f"{self.shown} is a virtual data set, which is not read: give the files that hold "
+                f"its parts: {', '.join(sorted({one.file_name for one in self._sources()})[:5])}"
+            )
+        if settings.get_external_count():
+            raise ValueError(f"{self.shown} is stored in other files, and is not read")
+        codecs = tuple(_codecs(self.shown, settings, dtype))
+        is_chunked = layout == h5py.h5d.CHUNKED
+        chunks = self.dataset.chunks if is_chunked else self.shape
+        places: Inline | ChunkTable
+        if layout == h5py.h5d.COMPACT:
+            places = Inline(np.ascontiguousarray(self.dataset[()]).tobytes())
+        else:
+            places = self._table(chunks, is_chunked)
+        fill = np.zeros((), dtype)
+        if settings.fill_value_defined() != h5py.h5d.FILL_VALUE_UNDEFINED:
+            settings.get_fill_value(fill)
+        return ChunkedArray(
+            name=name,
+            dtype=dtype.str,
+            shape=self.shape,
+            chunks=tuple(chunks),
+            select=select,
+            places=places,
+            codecs=codecs,
+            fill=fill.tobytes() if fill.tobytes().strip(b"\0") else b"",
+            packing=packing_of(dtype, self.attributes) if dtype.kind in "iuf" else None,
+            file_bytes=self.file_bytes,
+        )
+
+    def _sources(self) -> Any:
+        return self.dataset.virtual_sources()
+
+    def _table(self, chunks: tuple[int, ...], is_chunked: bool) -> ChunkTable:
+        """Return where the chunks are."""
+        grid = tuple(-(-length // chunk) for length, chunk in zip(self.shape, chunks, strict=True))
+        table = ChunkTable.of_grid(grid)
+        if is_chunked:
+
+            def add(chunk: Any) -> None:
+                at = tuple(o // c for o, c in zip(chunk.chunk_offset, chunks, strict=True))
+                if all(number < count for number, count in zip(at, grid, strict=True)):
+                    table.add(at, chunk.byte_offset, chunk.size, chunk.filter_mask)
+
+            self.dataset.id.chunk_iter(add)
+        elif (start := self.dataset.id.get_offset()) is not None:
+            table.add((0,) * len(grid), start, self.dataset.id.get_storage_size(), 0)
+        return table
+
+
+def for_plane(array: ChunkedArray, plane: int | None) -> ChunkedArray:
+    """Return a variable with the places of those chunks only that a row can need."""
+    if not isinstance(array.places, ChunkTable):
+        return array
+    blocks = []
+    for selected, chunk, count in zip(
+        array.select, array.chunks, array.places.starts.shape, strict=True
+    ):
+        position = plane if selected == ROW else selected
+        number = None if position is None else position // chunk
+        blocks.append(slice(0, count) if number is None else slice(number, number + 1))
+    return replace(array, places=array.places.part(tuple(blocks)))
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    """Return attributes, without those that cannot be read."""
+    found: dict[str, Any] = {}
+    for name in item.attrs:
+        try:
+            value = item.attrs[name]
+        except (OSError, TypeError, ValueError):
+            continue
+        if isinstance(value, np.ndarray) and value.dtype.kind in "SO" and value.size == 1:
+            value = value.ravel()[0]
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        found[name] = value
+    return found
+
+
+def _is_plain(stored: Any, dtype: np.dtype[Any]) -> bool:
+    """Say whether elements are stored as NumPy holds them: h5py converts others."""
+    import h5py
+
+    if isinstance(stored, h5py.h5t.TypeEnumID):
+        stored = stored.get_super()
+    kind = np.dtype(np.int8) if dtype.kind == "b" else dtype
+    plain = h5py.h5t.py_create(np.dtype(kind.str))
+    return bool(stored.equal(plain))
+
+
+def _codecs(owner: str, settings: Any, dtype: np.dtype[Any]) -> Iterator[Codec]:
+    """Yield the filters of a data set, by the ids of `readers.chunks.filters`."""
+    for number in range(settings.get_nfilters()):
+        code, _, values, name = settings.get_filter(number)
+        match code:
+            case 1:
+                yield {"id": "zlib"}
+            case 2:
+                yield {"id": "shuffle", "elementsize": dtype.itemsize}
+            case 3:
+                yield {"id": "fletcher32"}
+            case 307:
+                yield {"id": "bz2"}
+            case 32001:
+                yield {"id": "blosc"}
+            case 32004:
+                yield {"id": "hdf5_lz4"}
+            case 32008 if len(values) >= 5 and values[4] in _BITSHUFFLE_COMPRESSION:
+                compression = _BITSHUFFLE_COMPRESSION[values[4]]
+                yield {
+                    "id": "hdf5_bitshuffle",
+                    "elementsize": values[2],
+                    "block": values[3],
+                    "compression": compression,
+                }
+            case 32015:
+                yield {"id": "zstd"}
+            case _:
+                shown = _NOT_READ.get(code) or name.decode("utf-8", "replace") or "no name"
+                raise ValueError(
+                    f"{owner} has the filter {code} ({shown}), which is not read; read are gzip, "
+                    "shuffle, fletcher32, bzip2, Blosc, LZ4, bitshuffle and zstd: write it again "
+                    "with one of them, for instance by h5repack"
+                )

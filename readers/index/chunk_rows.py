@@ -1,0 +1,303 @@
+"""Rows of arrays in chunks, whatever the format: their variables, axes and columns."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.chunks.array import NOTE, ROW, ChunkedArray
+from readers.index.cf_times import decoded_times
+from readers.index.times import time_of_text
+from readers.messages import did_you_mean
+from readers.values import is_integer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+
+class Variable(Protocol):
+    """A variable of a file or store."""
+
+    @property
+    def shown(self) -> str:
+        """Its name, for messages."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of positions on each axis."""
+        ...
+
+    @property
+    def dimensions(self) -> tuple[str, ...] | None:
+        """Names of the axes, or None if they have none."""
+        ...
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Its attributes."""
+        ...
+
+
+V = TypeVar("V", bound=Variable)
+
+
+class Store(Protocol[V]):
+    """A file or store of variables."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes of the whole."""
+        ...
+
+    @property
+    def array(self) -> V | None:
+        """The only variable, if it is the whole store."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Name of the only variable."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names of the variables."""
+        ...
+
+    def get(self, name: str) -> V | None:
+        """Return a variable, or None."""
+        ...
+
+    def line(self, variable: V) -> NDArray[Any]:
+        """Return all elements of a variable with one axis."""
+        ...
+
+
+def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:
+    """Raise ValueError or TypeError for arguments of the wrong kinds."""
+    if variables is not None and (
+        isinstance(variables, str)
+        or not isinstance(variables, Sequence)
+        or not variables
+        or not all(isinstance(name, str) and name for name in variables)
+        or len(set(variables)) < len(variables)
+    ):
+        raise ValueError(
+            f"variables must be names, each once, such as ('t2m', 'u10'), got {variables!r}"
+        )
+    if dim is not None and (not isinstance(dim, str) or not dim):
+        raise ValueError(f"dim must be the name of an axis, or None, got {dim!r}")
+    if isel is not None and (
+        not isinstance(isel, Mapping) or not all(map(is_integer, isel.values())) or dim in isel
+    ):
+        raise ValueError(
+            f"isel must map names of other axes than dim to positions, such as {{'level': 3}}, got "
+            f"{isel!r}"
+        )
+    if columns is not None and (
+        not isinstance(columns, Mapping)
+        or not all(isinstance(name, str) and name for pair in columns.items() for name in pair)
+        or not {"path", "plane", NOTE}.isdisjoint(columns)
+    ):
+        raise ValueError(
+            "columns must map names of columns to arrays or attributes, such as {'time': 'T_OBS'}, "
+            f"and not path, plane and {NOTE}, got {columns!r}"
+        )
+
+
+def chosen(
+    store: Store[V], variables: Sequence[str] | None, dim: str | None, isel: Mapping[str, int]
+) -> dict[str, V]:
+    """Return the arrays to read, by name."""
+    if store.array is not None:
+        name = store.title
+        if variables is not None and tuple(variables) != (name,):
+            raise ValueError(
+                f"the root is an array and has no variables, got {tuple(variables)}: leave them "
+                "out, or give the group that the array is in"
+            )
+        return {name: store.array}
+    if variables is not None:
+        found = {name: store.get(name) for name in variables}
+        if missing := [name for name, one in found.items() if one is None]:
+            known = store.names()
+            has = f"it has {', '.join(known)}" if known else "no array is found in it"
+            raise ValueError(
+                f"there is no variable {missing[0]!r}: {did_you_mean(missing[0], known)}{has}"
+            )
+        return {name: one for name, one in found.items() if one is not None}
+    arrays = {name: store.get(name) for name in store.names()}
+    fitting = {}
+    for name, one in arrays.items():
+        try:
+            if one is not None and select_axes(one, dim, isel):
+                fitting[name] = one
+        except ValueError:
+            continue
+    if not fitting:
+        shown = ", ".join(
+            f"{name} ({', '.join(dimension_names(one, dim))})"
+            for name, one in arrays.items()
+            if one
+        )
+        beside = "" if dim is None else f" beside {dim!r}"
+        raise ValueError(
+            f"no array has two axes{beside}, {'it has ' + shown if shown else 'none is found'}: "
+            "name the axis of the rows by dim=, positions on others by isel=, and the arrays by "
+            "variables= if the store cannot be listed"
+        )
+    return fitting
+
+
+def select_axes(
+    array: Variable, dim: str | None, isel: Mapping[str, int]
+) -> tuple[int | None, ...]:
+    """Return what rows show along each axis, see `ChunkedArray.select`.
+
+    Raises
+    ------
+    ValueError
+        If the array has no such axis or position, or if more or fewer than two axes are left.
+    """
+    names = dimension_names(array, dim)
+    shape = dict(zip(names, array.shape, strict=True))
+    has = f"{array.shown} has the axes " + ", ".join(f"{n} ({k})" for n, k in shape.items())
+    if len(shape) < len(names):
+        raise ValueError(f"{has}, of which two have one name")
+    for name, position in isel.items():
+        if name in shape and not -shape[name] <= position < shape[name]:
+            raise ValueError(f"{has}: there is no position {position} on {name!r}")
+    if dim is not None and dim not in shape:
+        raise ValueError(f"{has}, expected {dim!r} among them: name the axis of the rows by dim=")
+    found = tuple(
+        ROW if name == dim else isel[name] % shape[name] if name in isel else None for name in names
+    )
+    if found.count(None) != 2:
+        raise ValueError(
+            f"{has}; expected two beside {dim!r} for the rows and columns of images: choose a "
+            "position on others by isel={'NAME': POSITION}"
+        )
+    if math.prod(array.shape) == 0:
+        raise ValueError(f"{has}: it holds no values")
+    return found
+
+
+def dimension_names(array: Variable, dim: str | None) -> tuple[str, ...]:
+    """Return the names of the axes; without names the first one is that of the rows."""
+    if array.dimensions is not None:
+        return array.dimensions
+    names = tuple(f"dim_{axis}" for axis in range(len(array.shape)))
+    return (dim, *names[1:]) if dim is not None and names else names
+
+
+def check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, int]) -> None:
+    """Raise ValueError for a name of `isel` that no array has."""
+    known = {name for array in arrays.values() for name in dimension_names(array, None)}
+    if unknown := [name for name in isel if name not in known]:
+        raise ValueError(
+            f"isel: there is no axis {unknown[0]!r}, the arrays have {', '.join(sorted(known))}"
+        )
+
+
+def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
+    """Return the number of rows; ValueError if variables differ in it, or in size."""
+    lengths = {one.name: one.num_planes or 1 for one in arrays}
+    sizes = {one.name: one.image_size for one in arrays}
+    for found in (lengths, sizes):
+        if len(set(found.values())) > 1:
+            what = f"length of {dim!r}" if found is lengths else "height and width"
+            shown = ", ".join(f"{name!r} {value}" for name, value in found.items())
+            raise ValueError(
+                f"the variables of an Index must have one {what}, got {shown}: make an Index "
+                "of each"
+            )
+    return next(iter(lengths.values()))
+
+
+def columns_of(
+    store: Store[V],
+    array: Variable,
+    dim: str,
+    columns: Mapping[str, str] | None,
+    num_rows: int,
+) -> dict[str, pa.Array]:
+    """Return columns with a value for each row: the coordinate of the axis, or those named."""
+    if columns is None:
+        one = None if store.array is not None else store.get(dim)
+        if one is None or one.shape != (num_rows,):
+            return {}
+        columns = {dim: dim}
+    return {name: _column(store, array, of, num_rows) for name, of in columns.items()}
+
+
+def _column(store: Store[V], array: Variable, name: str, num_rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    one = None if store.array is not None else store.get(name)
+    if one is not None:
+        if one.shape != (num_rows,):
+            raise ValueError(f"{name!r} has shape {one.shape}, expected ({num_rows},)")
+        return as_column(name, store.line(one), one.attributes)
+    for attributes in (array.attributes, store.attributes):
+        if name in attributes:
+            values = attributes[name]
+            if not isinstance(values, list) or len(values) != num_rows:
+                length = len(values) if isinstance(values, list) else repr(values)
+                raise ValueError(
+                    f"attribute {name!r} has {length}, expected a list of {num_rows} values"
+                )
+            try:
+                found = pa.array(values)
+            except pa.ArrowException as error:
+                raise ValueError(f"attribute {name!r} does not hold values: {error}") from error
+            return with_times(found)
+    known = sorted({*array.attributes, *store.attributes})
+    raise ValueError(
+        f"there is no array or attribute {name!r}, {did_you_mean(name, [*store.names(), *known])}"
+        f"arrays are {', '.join(store.names()) or 'none'}, attributes {', '.join(known) or 'none'}"
+    )
+
+
+def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) -> pa.Array:
+    """Return a coordinate as a column: numbers, times or text."""
+    import pyarrow as pa
+
+    values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.kind == "M":
+        return pa.array(values.astype("M8[ns]"))
+    if values.dtype.kind in "SU":
+        texts = np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
+        return with_times(pa.array(texts.tolist()))
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"{name!r} holds {values.dtype}, expected numbers, times or text")
+    units = attributes.get("units")
+    if isinstance(units, str) and " since " in units:
+        times = decoded_times(values, units, str(attributes.get("calendar", "standard")))
+        if times is not None:
+            return pa.array(times)
+        logger.warning(
+            "%r stays a column of numbers: its units %r, calendar %r, are not decoded",
+            *(name, units, attributes.get("calendar", "standard")),
+        )
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)
+    return pa.array(values)
+
+
+def with_times(column: pa.Array) -> pa.Array:
+    """Return text as times, if each is one in ISO 8601; else as it is."""
+    import pyarrow as pa
+
+    if not pa.types.is_string(column.type) or column.null_count:
+        return column
+    times = [time_of_text(text) for text in column.to_pylist()]
+    if None in times:
+        return column
+    return pa.array(times, pa.timestamp("ns"))
