@@ -56,7 +56,7 @@ def train(model, training, validation, epochs):
     accuracy = []
     for _ in range(epochs):
         model.train()
-        for (batch,) in training:
+        for batch in training:
             loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
             optimizer.zero_grad()
             loss.backward()
@@ -65,7 +65,7 @@ def train(model, training, validation, epochs):
         with torch.no_grad():
             correct = sum(
                 int((model(batch["image"]).argmax(1) == batch["label"]).sum())
-                for (batch,) in validation
+                for batch in validation
             )
         accuracy.append(correct / len(validation.index))
     return accuracy
@@ -111,6 +111,6 @@ if __name__ == "__main__":
     validation = make_loader(validation_index, shuffle=False)
     with training, validation:
         accuracy = train(make_model(len(names)), training, validation, epochs=6)
-        (batch,) = next(iter(training))
+        batch = next(iter(training))
     draw(batch, names, accuracy)
     plt.show()

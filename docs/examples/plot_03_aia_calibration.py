@@ -22,7 +22,7 @@ def first_image(factory, index, **settings):
     with Loader(
         factory, index, batch_size=1, num_read_processes=1, devices="cpu", **settings
     ) as loader:
-        ((batch,),) = loader
+        (batch,) = loader
     return batch["image"][0, 0].numpy()
 
 

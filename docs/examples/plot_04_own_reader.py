@@ -76,7 +76,7 @@ if __name__ == "__main__":
             bad_sample="skip",
         )
         with loader:
-            ((batch,),) = loader
+            (batch,) = loader
     for rejected in loader.stats.rejected.values():
         print(f"file {rejected.row}: {rejected.reason}")
     draw(batch)

@@ -82,7 +82,7 @@ def train(model, loader, epochs):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(epochs):
-        for (batch,) in loader:
+        for batch in loader:
             found = model(batch["image"])
             loss = nn.functional.cross_entropy(found, batch["mask"].long(), ignore_index=255)
             optimizer.zero_grad()
@@ -97,7 +97,7 @@ def intersection_over_union(model, loader):
     inside, either = torch.zeros(2), torch.zeros(2)
     model.eval()
     with torch.no_grad():
-        for (batch,) in loader:
+        for batch in loader:
             found = model(batch["image"]).argmax(1)
             for label in (1, 2):
                 guess, truth = found == label, batch["mask"] == label
@@ -142,7 +142,7 @@ if __name__ == "__main__":
         with training, validation:
             losses = train(model, training, epochs=12)
             score = intersection_over_union(model, validation)
-            (batch,) = next(iter(validation))
+            batch = next(iter(validation))
     print(f"intersection over union: {score:.2f}")
     assert score > 0.6
     draw(model, batch, losses)

@@ -132,7 +132,7 @@ def train(model, loader, epochs):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     losses = []
     for _ in range(epochs):
-        for (batch,) in loader:
+        for batch in loader:
             loss = loss_of(model(batch["image"]), batch)
             optimizer.zero_grad()
             loss.backward()
@@ -168,7 +168,7 @@ def share_found(model, loader):
     """Return the fraction of the validation objects that are found."""
     model.eval()
     hits = total = 0
-    for (batch,) in loader:
+    for batch in loader:
         found = detections(model, batch["image"])
         for place, (boxes, labels) in enumerate(found):
             for number in range(int(batch["num_boxes"][place])):
@@ -213,7 +213,7 @@ if __name__ == "__main__":
         with training, validation:
             losses = train(model, training, epochs=25)
             share = share_found(model, validation)
-            (batch,) = next(iter(validation))
+            batch = next(iter(validation))
     print(f"found: {share:.0%}")
     assert share > 0.6
     draw(model, batch, losses, index.classes)

@@ -81,6 +81,6 @@ if __name__ == "__main__":
         transform=telescope,
         outputs=("matrix",),
     ) as loader:
-        (batch,) = next(iter(loader))
+        batch = next(iter(loader))
     draw(index.path(0), batch)
     plt.show()

@@ -112,7 +112,7 @@ def train(model, loader, epochs):
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     losses = []
     for _ in range(epochs):
-        for (batch,) in loader:
+        for batch in loader:
             found = model(inputs_of(batch))[:, 0]
             loss = nn.functional.binary_cross_entropy_with_logits(found, batch["label"].float())
             optimizer.zero_grad()
@@ -127,7 +127,7 @@ def share_right(model, loader):
     model.eval()
     right = total = 0
     with torch.no_grad():
-        for (batch,) in loader:
+        for batch in loader:
             real = model(inputs_of(batch))[:, 0] > 0
             right += int((real == batch["label"].bool()).sum())
             total += len(real)
@@ -163,7 +163,7 @@ if __name__ == "__main__":
         with training, validation:
             losses = train(model := make_model(), training, epochs=8)
             share = share_right(model, validation)
-            (batch,) = next(iter(validation))
+            batch = next(iter(validation))
     print(f"right: {share:.0%} of {len(parts['val'])}")
     assert share > 0.9
     draw(batch, losses)

@@ -62,7 +62,7 @@ def make_loaders(index):
     settings = {
         "batch_size": 8,
         "num_read_processes": 2,
-        "devices": [None],
+        "devices": "cpu",
         "crop": CROP,
         "std": 50,
     }
@@ -95,7 +95,7 @@ def train(model, loader, epochs):
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     losses = []
     for _ in range(epochs):
-        for (batch,) in loader:
+        for batch in loader:
             frames = batch["image"][:, :, 0]
             loss = nn.functional.mse_loss(model(frames[:, :3]), frames[:, 3:])
             optimizer.zero_grad()
@@ -109,7 +109,7 @@ def errors(model, loader):
     """Return the mean squared errors of the forecast, and of persistence."""
     found = []
     with torch.no_grad():
-        for (batch,) in loader:
+        for batch in loader:
             frames = batch["image"][:, :, 0]
             forecasts = model(frames[:, :3]), frames[:, 2:3]
             found.append([nn.functional.mse_loss(one, frames[:, 3:]).item() for one in forecasts])
@@ -140,7 +140,7 @@ if __name__ == "__main__":
         with training, validation:
             losses = train(model := Forecaster(), training, epochs=5)
             forecast, persistence = errors(model, validation)
-            (batch,) = next(iter(validation))
+            batch = next(iter(validation))
     print(f"mean squared error: {forecast:.4f}, of persistence {persistence:.4f}")
     assert forecast < 0.5 * persistence
     draw(model, batch, losses)

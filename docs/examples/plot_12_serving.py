@@ -23,7 +23,7 @@ from torch import nn
 from dali_pipelines import Index, Loader, Preprocessor, jpeg_pipeline, jpeg_samples
 
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
-USUAL = {"batch_size": 12, "num_read_processes": 2, "devices": [None], "columns": ("label",)}
+USUAL = {"batch_size": 12, "num_read_processes": 2, "devices": "cpu", "columns": ("label",)}
 
 
 def train(model, index):
@@ -32,7 +32,7 @@ def train(model, index):
     regions = {"random_area": (0.5, 1), "resize": 64, "flip": "h", "mean": MEAN, "std": STD}
     with Loader(jpeg_pipeline, index, tail="drop", seed=3, **USUAL, **regions) as training:
         for _ in range(4):
-            for (batch,) in training:
+            for batch in training:
                 loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
                 optimizer.zero_grad()
                 loss.backward()
@@ -57,7 +57,7 @@ def validate(model, index, folder):
     whole = {"resize_shorter": 72, "crop": 64, "mean": MEAN, "std": STD}
     with Loader(jpeg_pipeline, index, mode="eval", **USUAL, **whole) as validation:
         with torch.no_grad():
-            answers = torch.cat([model(batch["image"]) for (batch,) in validation])
+            answers = torch.cat([model(batch["image"]) for batch in validation])
         validation.preprocessor().save(folder / "preprocess.toml")
     torch.save(model.state_dict(), folder / "model.pt")
     return answers

@@ -37,7 +37,7 @@ def train(config: dict[str, Any]) -> None:
     rows, steps = [], 0
     with loader:
         while (epoch := loader.epoch) < EPOCHS and steps < config["max_steps"]:
-            for (batch,) in loader:
+            for batch in loader:
                 loss = model(batch["image"].flatten(1)).square().sum()
                 loss.backward()
                 optimizer.step()
