@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ BLOCK = re.compile(
 )
 ELSEWHERE = ("paddle", "tensorflow")
 """Libraries that `make test-frameworks` installs, and `make test` does not."""
+OPTIONAL = ("ffcv", "litdata", "torchvision")
+"""Libraries that no target installs: their code runs if you have installed them."""
 
 
 class Block(NamedTuple):
@@ -23,9 +26,12 @@ class Block(NamedTuple):
 
     @property
     def needs(self) -> str | None:
-        """The one of `ELSEWHERE` that it imports."""
-        found = re.search(rf"^import ({'|'.join(ELSEWHERE)})\b", self.text, re.MULTILINE)
-        return None if found is None else found[1]
+        """The first library that it imports and that is not installed, or is in `ELSEWHERE`."""
+        libraries = "|".join((*ELSEWHERE, *OPTIONAL))
+        for name in re.findall(rf"^(?:import|from) ({libraries})\b", self.text, re.MULTILINE):
+            if name in ELSEWHERE or find_spec(name) is None:
+                return name
+        return None
 
 
 def blocks(page: Path, language: str) -> list[Block]:
