@@ -343,6 +343,33 @@ def test_links_between_files_exist() -> None:
     assert missing == []
 
 
+def test_figures_of_the_readme_were_measured() -> None:
+    """Each figure of its table, as it is rounded there, is in the file that its row links to."""
+    row = r"^\|[^|]*\|([^|]*\|[^|]*)\| \[.+?\]\((benchmarks/results/.+?)\) \|$"
+    rows = re.findall(row, README.read_text(), re.MULTILINE)
+    assert rows
+    for cells, file in rows:
+        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", cells)
+        assert figures, cells
+        measured = list(_speeds(ROOT / file))
+        for figure in figures:
+            half = 0.5 / 10 ** len(figure.partition(".")[2])
+            assert any(abs(speed - float(figure)) <= half for speed in measured), (figure, file)
+
+
+def _speeds(file: Path) -> Iterator[float]:
+    """Yield the images per second in the tables of a file of results."""
+    column = None
+    for line in file.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if "images/s" in cells:
+            column = cells.index("images/s")
+        elif not line.startswith("|"):
+            column = None
+        elif column is not None and re.fullmatch(r"\d+(\.\d+)?", cells[column]):
+            yield float(cells[column])
+
+
 def test_files_that_are_named_exist() -> None:
     """In the page that says where things are, and in the one that says where to put new ones."""
     missing = []
