@@ -31,6 +31,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
@@ -95,7 +96,7 @@ html_css_files = ["custom.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": project},
+    "logo": {"text": html_title},
     "navbar_align": "left",
     "show_prev_next": True,
     "show_toc_level": 2,
@@ -138,7 +139,7 @@ def draw_figures(app: Sphinx) -> None:
 def make_samples(app: Sphinx) -> None:
     """Make the sample sets, where they are not yet, before the examples run."""
     del app
-    from dali_pipelines.cli.samples.sets import fits_samples, jpeg_samples
+    from dali_pipelines import fits_samples, jpeg_samples
 
     fits_samples(num_frames=4)
     jpeg_samples(num_per_class=48)

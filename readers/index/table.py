@@ -53,7 +53,10 @@ _ROWS_AT_A_TIME = 1024
 
 
 class Index:
-    """A table with a column ``path`` and any others.
+    """Immutable table of the samples, a row for each: a column ``path``, and any others.
+
+    Make one by `scan`, `load`, or another class method; pass a table only for columns that these
+    do not make.
 
     Parameters
     ----------
@@ -75,10 +78,10 @@ class Index:
 
     Notes
     -----
-    Of containers (`from_tar` and so on) each image makes a row, in the order of the files, then of
-    the images in them. Columns ``path``, ``offset`` and ``nbytes`` locate its bytes, so that any
-    Reader reads it, windows too; ``file_bytes`` and ``etag`` are those of the container, and if it
-    is changed its rows are rejected.
+    Each image of a container (see `from_tar`) is a row, in the order of the files, then of the
+    images in them. Columns ``path``, ``offset`` and ``nbytes`` locate its bytes, so any Reader can
+    read it, or a window of it. ``file_bytes`` and ``etag`` are those of the container: after a
+    change of the container, its rows are rejected.
     """
 
     table: pa.Table
@@ -87,151 +90,6 @@ class Index:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = schema.checked(table)
-
-    # ---- What it holds ---------------------------------------------------------------------------
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their labels; () if the Index has none.
-
-        They are stored in the metadata of the table, and so in an Index file.
-        """
-        return classes_of(self.table)
-
-    @property
-    def category_ids(self) -> tuple[int, ...]:
-        """Ids of `classes` in the COCO file of `from_coco`, in the order of their labels; else ().
-
-        ``index.category_ids[label]`` is the category_id for COCO's evaluation.
-        """
-        return category_ids_of(self.table)
-
-    @property
-    def window_size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels of the windows that `cutouts` or `each_window` made, else None.
-
-        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values.
-        """
-        return window_size_of(self.table)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the parts, if a sample consists of several files."""
-        return schema.part_names(self.table)
-
-    @property
-    def frames(self) -> Frames:
-        """Its `channels` and `offsets`, and the parts that these make."""
-        return frames_of(self.table)
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the channels of samples of several files; () for one channel without a name."""
-        return self.frames.channels
-
-    @property
-    def offsets(self) -> tuple[str, ...]:
-        """Time of each frame of a sequence minus that of the sample, e.g. ``-24min``; else ().
-
-        They are stored like `classes`, with the `channels`.
-        """
-        return self.frames.offsets
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-    def __repr__(self) -> str:
-        return as_text(self.table)
-
-    def _repr_html_(self) -> str:
-        return as_html(self.table)
-
-    @overload
-    def __getitem__(self, key: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, key: str) -> pa.ChunkedArray: ...
-    @overload
-    def __getitem__(self, key: slice | NDArray[Any] | Sequence[int] | Sequence[bool]) -> Self: ...
-    def __getitem__(self, key: Any) -> Any:
-        """Return a row, a column, or an Index of some rows.
-
-        Parameters
-        ----------
-        key : int, str, slice or array
-            Number of a row, negative from the end; name of a column; or rows, as for `select`.
-
-        Returns
-        -------
-        dict, pyarrow.ChunkedArray or Index
-            Values of a row by column; a column; or the Index of the rows.
-
-        Raises
-        ------
-        IndexError
-            If there is no such row.
-        KeyError
-            If there is no such column.
-        """
-        if isinstance(key, str):
-            schema.check_column(self.table, key)
-            return self.table[key]
-        if isinstance(key, slice):
-            return self.select(range(*key.indices(len(self))))
-        if not is_integer(key):
-            return self.select(key)
-        row = int(key) + len(self) * (key < 0)
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {key} of an Index of {len(self)} rows")
-        (found,) = rows_of(self.table.slice(row, 1))
-        return dict(zip(self.table.column_names, found, strict=True))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows, each as the values by column."""
-        names = self.table.column_names
-        for start in range(0, len(self), _ROWS_AT_A_TIME):
-            for row in rows_of(self.table.slice(start, _ROWS_AT_A_TIME)):
-                yield dict(zip(names, row, strict=True))
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether there is a column of this name."""
-        return name in self.table.column_names
-
-    def head(self, count: int = 5) -> Self:
-        """Return the Index of the first rows, at most `count`, an integer from 1 on."""
-        check_integer("count", count, 1)
-        return self[:count]
-
-    def to_pandas(self) -> Any:
-        """Return the table as a pandas.DataFrame."""
-        return self.table.to_pandas()
-
-    def path(self, row: int) -> str:
-        """Return the path of a row."""
-        return str(self._value("path", row))
-
-    def name(self, row: int) -> str:
-        """Return the path of a row, of a span of a file with its first byte and end."""
-        return LOCAL.at(self.path(row), *(self._value(name, row) for name in SPAN)).name
-
-    def hdu(self, row: int) -> int | None:
-        """Return the HDU of a row; None if the Index names none."""
-        number = self._value("hdu", row)
-        return None if number is None else int(number)
-
-    def plane(self, row: int) -> int | None:
-        """Return the plane of a row; None if the Index names none."""
-        number = self._value("plane", row)
-        return None if number is None else int(number)
-
-    def _value(self, name: str, row: int) -> Any:
-        if self._file is not None:
-            return getattr(self._rows.row(row), name)
-        return self.table[name][row].as_py() if name in self.table.column_names else None
-
-    @cached_property
-    def _rows(self) -> Columns:
-        """Rows of a mapped Index, as the reader processes see them."""
-        return self.columns()
 
     # ---- From files ------------------------------------------------------------------------------
 
@@ -251,11 +109,11 @@ class Index:
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
             (``.csv``), or an iterable of files, folders and globs, whose order is kept. Files of a
-            folder or glob are sorted; of a folder the log counts other suffixes and hidden names
-            (``.a.jpg``), which are left out. Or a URL, ``s3://bucket/prefix`` or ``gs://``: all
-            objects below it, or a glob; ``https://``: one object. ``{0..9}`` stands for all these
-            numbers. Of tars the samples make the rows, see `from_tar`; of
-            a folder or prefix, if there are no other files of these suffixes.
+            folder or glob are sorted. In a folder, other suffixes and hidden names (``.a.jpg``)
+            are left out, and the log counts them. Or a URL: ``s3://bucket/prefix`` or ``gs://``
+            for all objects below it, or a glob; ``https://`` for one object. ``{0..9}`` stands for
+            all these numbers. A tar has a row for each of its samples, see `from_tar`; tars in a
+            folder or prefix are read if it has no other files of these suffixes.
         suffixes : sequence of str
             Suffixes to search a folder for, in lower case, with the dot.
         storage : Storage, optional
@@ -264,10 +122,9 @@ class Index:
         Returns
         -------
         Index
-            With ``path``; of objects also ``file_bytes`` and ``etag``, their lengths and versions:
-            an object that is another one when it is read is rejected. Listings have them; of each
-            URL of a list or catalogue the first byte is requested, see
-            `with_versions`.
+            With ``path``. For objects also ``file_bytes`` and ``etag``, their lengths and versions:
+            an object that has changed when it is read is rejected. They come from the listing; for
+            each URL of a list or catalogue the first byte is requested, see `with_versions`.
 
         Raises
         ------
@@ -279,6 +136,14 @@ class Index:
         ValueError
             If a URL is not supported, or holds a password; or if a list has the path of an Index
             file, a catalogue or a tar, or the URL of a prefix.
+
+        Examples
+        --------
+        ::
+
+            index = Index.scan("archive")
+            index = Index.scan("archive/2015/**/*.fits")
+            index = Index.scan("s3://bucket/archive/", storage=Storage(anonymous=True))
         """
         storage = storage or Storage()
         if isinstance(data, str | os.PathLike) and os.path.isfile(data):
@@ -292,12 +157,18 @@ class Index:
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
         """Make an Index with one row per path, in the given order; paths are made absolute.
 
-        No request is made: of URLs, `with_versions` notes the versions.
+        No request is made: `with_versions` adds the versions of URLs.
 
         Raises
         ------
         ValueError
             If one is not UTF-8, or a URL that is not supported.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_paths(["a.fits", "b.fits"])
         """
         return cls(path_table(whole(os.fspath(path)) for path in paths))
 
@@ -305,8 +176,8 @@ class Index:
     def from_csv(cls, path: str | os.PathLike[str]) -> Self:
         """Read a CSV catalogue with a header line and a column ``path``.
 
-        Relative paths are relative to the catalogue's folder. No request is made: of URLs,
-        `with_versions` notes the versions.
+        Relative paths are relative to the catalogue's folder. No request is made: `with_versions`
+        adds the versions of URLs.
 
         Raises
         ------
@@ -315,9 +186,14 @@ class Index:
 
         Notes
         -----
-        Columns have the types that PyArrow infers, but numbers that would lose something stay text:
-        a column in which an integer has leading zeros (``007``), or would be another as a float, as
-        beyond int64.
+        Columns have the types that PyArrow infers. A column stays text if an integer in it has
+        leading zeros (``007``), or if an integer beyond int64 would change as a float.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_csv("catalogue.csv")  # path,label
         """
         return cls._of_file(csv_table(path), path)
 
@@ -352,6 +228,13 @@ class Index:
         ------
         ValueError
             If a class folder is not among `classes`, or a file is beside the folders.
+
+        Examples
+        --------
+        ::
+
+            train = Index.from_class_folders("photos/train")
+            val = Index.from_class_folders("photos/val", classes=train)
         """
         if isinstance(classes, Index):
             if not classes.classes:
@@ -515,6 +398,12 @@ class Index:
         Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. by
         pycocotools, and name these in a column for `readers.targets.mask.Mask`. Two files number
         the same categories alike, whichever of them have boxes.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_coco("train2017", "annotations/instances_train2017.json")
         """
         return cls(coco_table(os.fspath(images), os.fspath(annotations)))
 
@@ -569,6 +458,12 @@ class Index:
         is behind the damage of a tar, and members that are neither images nor texts. Links to
         other members are samples or columns like these; the log counts those to what is not in the
         tar.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_tar("shards/train-{0000..0999}.tar")
         """
         return cls(containers_table(Tar(image), data, Places(storage or Storage())))
 
@@ -619,6 +514,12 @@ class Index:
         Files are read whole, and the checksums of their records are compared; ``.idx`` files are
         not needed. The log counts records without the image, those that are damaged or no Example,
         and files that are cut off or damaged so that no more records are found: all are left out.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_tfrecord("train-*-of-*", columns={"image/class/label": "label"})
         """
         return cls(tfrecords_table(image, columns, data, Places(storage or Storage())))
 
@@ -652,6 +553,12 @@ class Index:
         Records that hold the four bytes that separate records are stored in parts; they are left
         out, and the log counts them. So are damaged records, and what is behind the damage of a
         file where no more records can be found.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_recordio("train.rec")
         """
         return cls(containers_table(RecordIO(), data, Places(storage or Storage())))
 
@@ -684,6 +591,12 @@ class Index:
         Rows are spans of the file, so neither this nor reading needs the library lmdb, locks or a
         size of the map. The log counts values that are not images. After a write to the file its
         rows are rejected: make the Index again.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_lmdb("train_lmdb")
         """
         return cls(containers_table(LMDB(), data, Places(storage or Storage())))
 
@@ -779,6 +692,15 @@ class Index:
         Sky coordinates (WCS) of an image are those of astropy, with its distortions, for each
         object within a circle around the image. Headers are read from all images for positions on
         the sky; for pixels, only without columns ``height`` and ``width``.
+
+        Examples
+        --------
+        ::
+
+            index = Index.cutouts("survey", "stars.csv", 64, hdus="SCI", outside="fill")
+            loader = Loader(
+                fits_pipeline, index, batch_size=16, crop=64, window="row", outside="fill"
+            )
         """
         settings = Cutouts(
             size=size,
@@ -815,6 +737,12 @@ class Index:
         An ``.arrow`` file written by `save` opens at once, whatever its number of rows: it is
         memory-mapped. While the Index is in use the file may be deleted or replaced by renaming,
         but not written to in place: reading a row then raises ReadError.
+
+        Examples
+        --------
+        ::
+
+            index = Index.load("train.parquet")
         """
         found = read_index_file(path)
         if not isinstance(found, ArrowFile):
@@ -856,6 +784,151 @@ class Index:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"table": self.table}  # a copy in memory, which needs no file
+
+    # ---- What it holds ---------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their labels; () if the Index has none.
+
+        They are stored in the metadata of the table, and so in an Index file.
+        """
+        return classes_of(self.table)
+
+    @property
+    def category_ids(self) -> tuple[int, ...]:
+        """Ids of `classes` in the COCO file of `from_coco`, in the order of their labels; else ().
+
+        ``index.category_ids[label]`` is the category_id for COCO's evaluation.
+        """
+        return category_ids_of(self.table)
+
+    @property
+    def window_size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels of the windows that `cutouts` or `each_window` made, else None.
+
+        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values.
+        """
+        return window_size_of(self.table)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts, if a sample consists of several files."""
+        return schema.part_names(self.table)
+
+    @property
+    def frames(self) -> Frames:
+        """Its `channels` and `offsets`, and the parts that these make."""
+        return frames_of(self.table)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels of samples of several files; () for one channel without a name."""
+        return self.frames.channels
+
+    @property
+    def offsets(self) -> tuple[str, ...]:
+        """Time of each frame of a sequence minus that of the sample, e.g. ``-24min``; else ().
+
+        They are stored like `classes`, with the `channels`.
+        """
+        return self.frames.offsets
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        return as_text(self.table)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.table)
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: str) -> pa.ChunkedArray: ...
+    @overload
+    def __getitem__(self, key: slice | NDArray[Any] | Sequence[int] | Sequence[bool]) -> Self: ...
+    def __getitem__(self, key: Any) -> Any:
+        """Return a row, a column, or an Index of some rows.
+
+        Parameters
+        ----------
+        key : int, str, slice or array
+            Number of a row, negative from the end; name of a column; or rows, as for `select`.
+
+        Returns
+        -------
+        dict, pyarrow.ChunkedArray or Index
+            Values of a row by column; a column; or the Index of the rows.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row.
+        KeyError
+            If there is no such column.
+        """
+        if isinstance(key, str):
+            schema.check_column(self.table, key)
+            return self.table[key]
+        if isinstance(key, slice):
+            return self.select(range(*key.indices(len(self))))
+        if not is_integer(key):
+            return self.select(key)
+        row = int(key) + len(self) * (key < 0)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {key} of an Index of {len(self)} rows")
+        (found,) = rows_of(self.table.slice(row, 1))
+        return dict(zip(self.table.column_names, found, strict=True))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, each as the values by column."""
+        names = self.table.column_names
+        for start in range(0, len(self), _ROWS_AT_A_TIME):
+            for row in rows_of(self.table.slice(start, _ROWS_AT_A_TIME)):
+                yield dict(zip(names, row, strict=True))
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a column of this name."""
+        return name in self.table.column_names
+
+    def head(self, count: int = 5) -> Self:
+        """Return the Index of the first rows, at most `count`, an integer from 1 on."""
+        check_integer("count", count, 1)
+        return self[:count]
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas.DataFrame."""
+        return self.table.to_pandas()
+
+    def path(self, row: int) -> str:
+        """Return the path of a row."""
+        return str(self._value("path", row))
+
+    def name(self, row: int) -> str:
+        """Return the path of a row, of a span of a file with its first byte and end."""
+        return LOCAL.at(self.path(row), *(self._value(name, row) for name in SPAN)).name
+
+    def hdu(self, row: int) -> int | None:
+        """Return the HDU of a row; None if the Index names none."""
+        number = self._value("hdu", row)
+        return None if number is None else int(number)
+
+    def plane(self, row: int) -> int | None:
+        """Return the plane of a row; None if the Index names none."""
+        number = self._value("plane", row)
+        return None if number is None else int(number)
+
+    def _value(self, name: str, row: int) -> Any:
+        if self._file is not None:
+            return getattr(self._rows.row(row), name)
+        return self.table[name][row].as_py() if name in self.table.column_names else None
+
+    @cached_property
+    def _rows(self) -> Columns:
+        """Rows of a mapped Index, as the reader processes see them."""
+        return self.columns()
 
     # ---- From other Indexes ----------------------------------------------------------------------
 
