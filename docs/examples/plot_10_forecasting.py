@@ -66,7 +66,8 @@ def make_loaders(index):
         "crop": CROP,
         "std": 50,
     }
-    training = Loader(fits_pipeline, parts["train"], window="random", flip="v", **settings)
+    random = {"window": "random", "flip": "v", "tail": "drop"}  # no step of only some samples
+    training = Loader(fits_pipeline, parts["train"], **random, **settings)
     return training, Loader(fits_pipeline, parts["val"], mode="eval", **settings)
 
 
@@ -107,13 +108,14 @@ def train(model, loader, epochs):
 
 def errors(model, loader):
     """Return the mean squared errors of the forecast, and of persistence."""
-    found = []
+    found, sizes = [], []
     with torch.no_grad():
         for batch in loader:
             frames = batch["image"][:, :, 0]
             forecasts = model(frames[:, :3]), frames[:, 2:3]
             found.append([nn.functional.mse_loss(one, frames[:, 3:]).item() for one in forecasts])
-    return np.mean(found, axis=0)
+            sizes.append(len(frames))  # the last batch may be short
+    return np.average(found, axis=0, weights=sizes)
 
 
 def draw(model, batch, losses):
