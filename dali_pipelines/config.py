@@ -89,7 +89,7 @@ class PipelineConfig:
     batch_size: int
     """Samples per device and step."""
     shard_id: int = 0
-    """Part of each step that this pipeline reads, see `readers.sampling.shard.Shard`."""
+    """Part of each step that this pipeline reads, see `readers.Shard`."""
     num_shards: int = 1
     """Pipelines that share the epoch, over all devices and nodes."""
     seed: int = 0
@@ -97,14 +97,14 @@ class PipelineConfig:
     shuffle: Shuffle = None  # type: ignore[assignment] # never None once checked
     """A new order in each epoch; False is the order of the Index. By default (None) rows are
     shuffled, except in mode ``eval``. With ``"blocks"`` neighbouring rows, such as those of one
-    file, stay near each other, see `readers.sampling.blocks.BlockOrder`."""
+    file, stay near each other, see `readers.BlockOrder`."""
     block_rows: int | None = None
     """Rows of a block, about as many as a file has, by default 256; for shuffled blocks."""
     weights: str | None = None
     """Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
     epoch has as many samples as rows, some rows more than once and others not at all."""
     tail: Tail = "partial"
-    """Treatment of the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
+    """Treatment of the last, incomplete step of an epoch, see `readers.Tail`.
     With ``fill`` check ``valid``; otherwise it is always True."""
     epoch_steps: int | None = None
     """Steps of an epoch, for archives that are huge or tiny; by default one pass through the rows.
@@ -127,10 +127,10 @@ class PipelineConfig:
     of a fixed length n. A Loader also delivers text and lists of other lengths, as lists."""
     outputs: tuple[PlacementOutput, ...] = ()
     """More outputs, ``window``, ``flip`` and ``matrix``, that tell the position of each sample in
-    the image of its file, see `readers.sampling.placement.Placement`."""
+    the image of its file, see `readers.Placement`."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,
-    `Boxes`, or a `readers.targets.contract.Target` of your own."""
+    `Boxes`, or a `readers.Target` of your own."""
 
     # What is done to each image.
     mode: Mode = "train"
@@ -182,7 +182,7 @@ class PipelineConfig:
     and before `augment` and `transform`."""
     transform: Transform | None = None
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
-    `dali_pipelines.graph.user_operators.chance.Chance`."""
+    `dali_pipelines.Chance`."""
     dtype: DType = "float32"
     """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
     values as stored in the files, which must be of that type: FITS integers are not scaled, and

@@ -1,6 +1,6 @@
 """Types of the factories' keywords, for type checkers and editors.
 
-`dali_pipelines.config.PipelineConfig` has the defaults and descriptions.
+`dali_pipelines.PipelineConfig` has the defaults and descriptions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Transform = Callable[[Any, Any, Any], Any]
 
 
 class Augmentation(Protocol):
-    """Element of `augment`, such as `dali_pipelines.augment.color.ColorJitter`."""
+    """Element of `augment`, such as `dali_pipelines.ColorJitter`."""
 
     @property
     def of_8_bits(self) -> bool:
@@ -130,7 +130,7 @@ class SharedSettings(OrderSettings, total=False):
 
 
 class PipelineSettings(SharedSettings, total=False):
-    """Keywords of all factories: the fields of `dali_pipelines.config.PipelineConfig`."""
+    """Keywords of all factories: the fields of `dali_pipelines.PipelineConfig`."""
 
     shard_id: int
     num_shards: int

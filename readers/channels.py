@@ -25,7 +25,7 @@ class ChannelsReader:
         Reader of one file.
     parts : tuple of str
         Parts of the Index, in the order of the channels; for sequences all parts of the first time
-        come before those of the second. See `readers.index.table.Index.group`.
+        come before those of the second. See `dali_pipelines.Index.group`.
 
     Notes
     -----

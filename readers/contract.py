@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RandomNumbers(Protocol):
-    """Random numbers of one row in one epoch, e.g. `readers.sampling.draws.Draws`."""
+    """Random numbers of one row in one epoch, e.g. `readers.Draws`."""
 
     def fractions(self, count: int) -> NDArray[np.float64]:
         """Return numbers in [0, 1), shape (count,); the first ones do not depend on `count`."""
@@ -183,7 +183,7 @@ class Reader(Protocol):
     """One file format: reads one row of the Index into one Sample.
 
     A Reader is pickled and sent to the reader processes, so it holds settings and no open files. It
-    does not depend on DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
+    does not depend on DALI, epochs or batches. `dali_pipelines.NpyReader` is the smallest one.
 
     These optional attributes are True for some Readers:
 
@@ -196,9 +196,9 @@ class Reader(Protocol):
       only on seed, epoch and row.
 
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
-    it reads with `Row.part`, see `readers.channels.ChannelsReader`. A Reader that uses optional
+    it reads with `Row.part`, see `dali_pipelines.ChannelsReader`. A Reader that uses optional
     columns of bytes in the Index lists them in ``notes`` and finds them in `Row.notes`, see
-    `readers.jpeg.reader.JpegReader`.
+    `dali_pipelines.JpegReader`.
     """
 
     @property

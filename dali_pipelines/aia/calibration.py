@@ -83,7 +83,7 @@ class Calibration:
     stretch: Stretch | Mapping[str, Stretch] = field(default_factory=Stretch)
     """Stretch of all channels, or a mapping by channel; files of other channels are rejected."""
     negative: Negative = "keep"
-    """Treatment of negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
+    """Treatment of negative pixels of AIA frames, see `dali_pipelines.Preset`."""
     missing: float = 0.0
     """Value in DN of pixels that are missing in the frame or beyond it. It is calibrated and
     stretched like any pixel, and NaN stays NaN."""

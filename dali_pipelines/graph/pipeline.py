@@ -52,7 +52,7 @@ class ReaderPipeline(ForkSafePipeline):
     source: Source
     output_names: tuple[str, ...]
     """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the requested
-    columns and targets, and report (see `readers.worker.read_report.ReadReport`)."""
+    columns and targets, and report (see `dali_pipelines.ReadReport`)."""
     listed: frozenset[str] = frozenset()
     """Outputs that Loaders deliver as lists of arrays, with ``ragged="list"``."""
     uneven: str | None = None

@@ -1,6 +1,6 @@
 """Reader of AIA level 1 and HMI files: the bytes that a registered window needs, and its matrix.
 
-Nothing is resampled here. The graph gets the bytes of `readers.fits.reader.FitsReader`, the matrix
+Nothing is resampled here. The graph gets the bytes of `dali_pipelines.FitsReader`, the matrix
 from pixels of the output to pixels of the part that was read, and factors for the values.
 """
 

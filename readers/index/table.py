@@ -2,7 +2,7 @@
 
 Parquet or Arrow on disk, Arrow in memory. What its methods do is in modules beside this one, as
 functions of tables. They import pyarrow when they need it, to keep it out of the reader processes,
-which see the table as `readers.index.columns.Columns`.
+which see the table as `readers.Columns`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Index:
     table : pyarrow.Table
         ``path`` is text. ``hdu``, if present, is an integer (0 for the primary HDU, null for the
         first HDU that holds an image), and so is ``plane`` (0 for the first plane of an image of
-        more than two axes, see `readers.fits.reader.FitsReader`). If a sample consists of several
+        more than two axes, see `dali_pipelines.FitsReader`). If a sample consists of several
         files, called parts, they are in text columns ``path_{part}`` (null for a missing file),
         with or without ``hdu_{part}`` and ``plane_{part}``. All other columns are the user's:
         labels, times, headers. Views of text or bytes become plain ones.
@@ -381,7 +381,7 @@ class Index:
             list of int64: places of the categories, in the order of their ids, from 0 on. Their
             names are its `classes`, their ids its `category_ids`. ``boxes_size`` is the height and
             width of the image in the file, null without them. The columns are for
-            `readers.targets.boxes.Boxes`, which rejects images of another size.
+            `dali_pipelines.Boxes`, which rejects images of another size.
 
         Raises
         ------
@@ -396,7 +396,7 @@ class Index:
         -----
         Boxes of crowds (``iscrowd``) and those without area are left out; the log counts them.
         Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. by
-        pycocotools, and name these in a column for `readers.targets.mask.Mask`. Two files number
+        pycocotools, and name these in a column for `dali_pipelines.Mask`. Two files number
         the same categories alike, whichever of them have boxes.
 
         Examples
@@ -434,7 +434,7 @@ class Index:
             and so on, at most 64 KiB) become columns with the name of their extension: int64 if all
             are integers, else text. Of ``.json`` each field becomes a column, e.g. ``json_width``;
             fields that hold lists or objects stay JSON, as text. Other images become columns for
-            `readers.targets.mask.Mask`, e.g. ``seg_png_path``, ``seg_png_offset`` and
+            `dali_pipelines.Mask`, e.g. ``seg_png_path``, ``seg_png_offset`` and
             ``seg_png_nbytes`` of members ``.seg.png``. What a sample lacks is null.
 
         Raises

@@ -26,7 +26,7 @@ class BlockOrder:
     The rows are cut into blocks of `block_rows` neighbours, starting at a different row in each
     epoch. The blocks are shuffled, and then the rows of every `MIXED` consecutive blocks. A reader
     therefore reads the rows of one file, or of one part of a disk, close together. Like
-    `readers.sampling.order.Order` it takes O(1) memory and depends only on the arguments.
+    `readers.Order` it takes O(1) memory and depends only on the arguments.
 
     Parameters
     ----------

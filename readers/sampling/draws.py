@@ -72,10 +72,10 @@ class Draws:
         Parameters
         ----------
         seed : int
-            In [0, 2**64), as for `readers.sampling.order.Order`.
+            In [0, 2**64), as for `readers.Order`.
         epoch, row : int
             Counted from 0. For rows drawn by weights, `row` is
-            `readers.sampling.weighted.WeightedOrder.draws_number`.
+            `readers.WeightedOrder.draws_number`.
 
         Notes
         -----

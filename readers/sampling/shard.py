@@ -20,7 +20,7 @@ class Shard:
         shard 1    2  3         8  9         -  -
         shard 2    4  5        10 11         -  -
 
-    The slots marked ``-`` are the tail, see `readers.sampling.schedule.Tail`.
+    The slots marked ``-`` are the tail, see `readers.Tail`.
     """
 
     shard_id: int = 0

@@ -28,7 +28,7 @@ class WeightedOrder:
     """Row for each position of each epoch, drawn independently in proportion to weights.
 
     An epoch has as many positions as there are rows. A row can be at several positions or at none.
-    Like `readers.sampling.order.Order` it depends only on the arguments.
+    Like `readers.Order` it depends only on the arguments.
 
     Notes
     -----

@@ -39,7 +39,7 @@ class ReadReport:
     reason: str = ""
     """Reason why the row could not be read."""
     is_of_store: bool = False
-    """See `readers.errors.ReadError`."""
+    """See `dali_pipelines.ReadError`."""
     traffic: tuple[int, int, int] = (0, 0, 0)
     """Requests to remote storage, bytes of their answers, and bytes from the cache, for the whole
     reader process since its last report."""
