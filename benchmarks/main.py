@@ -10,6 +10,7 @@ strategies  strategies to feed DALI with FITS, from a single process to decoding
 scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader, SPDL and grain
+copies      random regions of photographs, and of copies with a shorter side of 512 pixels
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
 remote      frames in an object store that is 20 ms away, against astropy over s3fs
@@ -45,7 +46,7 @@ from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
 SUITES = (
-    *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
+    *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "copies", "cutouts"),
     *("containers", "remote", "headers", "serving", "transport", "kernels"),
 )
 OWN_FILES = ("decode", "remote", "headers", "serving", "kernels")

@@ -174,6 +174,15 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ),
         ("Random windows*JAX arrays", (*PHOTO_LOADERS, "grain, Pillow")),
     ],
+    "copies": [
+        (
+            "Random regions*smaller copies*",
+            (
+                *("Loader", "Loader, smaller copies"),
+                *("DataLoader, Pillow", "DataLoader, Pillow, smaller copies"),
+            ),
+        )
+    ],
     "cutouts": [("Cutouts of 64x64*", OF_CUTOUTS), ("Image, mask and weight*", OF_CUTOUTS)],
     "containers": [
         (
