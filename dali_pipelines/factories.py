@@ -21,7 +21,7 @@ from dali_pipelines.graph.decode import (
     decode_jpeg,
     need_8_bits,
 )
-from dali_pipelines.graph.images import decode_images, decode_parts, hdus_reader
+from dali_pipelines.graph.images import check_extnames, decode_images, decode_parts, hdus_reader
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
@@ -124,6 +124,9 @@ def fits_pipeline(
         images = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
         return reader_pipeline(index, several, images, settings)
     check_hdu(index, hdu)
+    if isinstance(hdu, str) and not index.parts and "hdu" not in index.table.column_names:
+        columns = index.columns().with_places(places_of(settings))
+        check_extnames(columns, {"image": Hdu(hdu)}, settings)
     is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
     check_num_planes(planes, num_planes)
     count = num_planes

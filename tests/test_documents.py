@@ -99,6 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _write_survey(folder)
     _write_containers(folder)
     assert run_command(["index", f"{folder}/archive", "-o", f"{folder}/frames.parquet"]) == 0
+    detectors = ["--hdus", "SCI", "-o", f"{folder}/detectors.parquet"]
+    assert run_command(["index", f"{folder}/survey", *detectors]) == 0
     return folder
 
 

@@ -5,8 +5,10 @@ Images of parts are joined along the channels; images of `hdus` are separate out
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,12 +36,17 @@ from dali_pipelines.graph.transform import transform
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.values import holds
 from readers.channels import ChannelsReader
-from readers.contract import Row
 from readers.fits.file import hdu_names
-from readers.fits.headers import HduName
-from readers.fits.multi_hdu import OFFSETS, STORED, Hdu, HduKind, HdusReader, suffix
+from readers.fits.headers import HduName, plain_name
+from readers.fits.multi_hdu import OFFSETS, STORED, Hdu, HduKind, HdusReader, hdu_beside, suffix
 from readers.fits.reader import FitsReader
+from readers.index.columns import Columns
 from readers.index.table import Index
+from readers.messages import printable
+from readers.places.failures import nobody_answered
+from readers.worker.timeout import TimeLimit
+
+logger = logging.getLogger(__name__)
 
 _TAKEN = ("row", "valid", "report")
 _WIDE = {"int8": "int16", "uint16": "int32", "int64": "int64"}
@@ -71,9 +78,7 @@ def hdus_reader(
     reader = HdusReader(images, {}, main, largest_tile)
     others = [one for name, one in images.items() if name != "image"]
     columns = index.columns(parts=reader.parts).with_places(places_of(config))
-    if names := _names_beside_numbers(index, images):
-        hdus_of_first = first_readable(columns, _hdu_names, config.read_timeout)[1]
-        _check_each_once(names, hdus_of_first)
+    check_extnames(columns, images, config)
     if not images["image"].is_counted or not all(one.is_known for one in others):
         kinds = first_readable(columns, reader.kinds_of, config.read_timeout)[1]
     else:
@@ -90,28 +95,44 @@ def hdus_reader(
     return replace(reader, kinds=kinds, main=main, beside=beside)
 
 
-def _names_beside_numbers(index: Index, images: Mapping[str, Hdu]) -> dict[str, str]:
-    """Return the EXTNAMEs of images whose detector may be a number in the Index."""
-    if "hdu" not in index.table.column_names:
-        return {}
-    return {
-        name: one.hdu
-        for name, one in images.items()
-        if isinstance(one.hdu, str) and one.part is None
-    }
+def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: PipelineConfig) -> None:
+    """Check in the first file that EXTNAMEs name one HDU for each row.
 
-
-def _hdu_names(row: Row) -> list[str]:
-    return [name for name, _ in hdu_names(row.place)]
-
-
-def _check_each_once(names: Mapping[str, str], found: Sequence[str]) -> None:
+    Without a column ``hdu`` they name the first HDU of a file: a warning says so if there are more.
+    ValueError if EXTVER does not tell them apart beside that column.
+    """
+    names = {name: one.hdu for name, one in images.items() if isinstance(one.hdu, str)}
+    names = {name: hdu for name, hdu in names.items() if images[name].part is None}
+    if not names:
+        return
+    try:
+        row, found = first_readable(columns, lambda row: hdu_names(row.place), config.read_timeout)
+    except (OSError, TimeLimit) as error:
+        if nobody_answered(error):
+            raise
+        return  # the readers report it
     for name, hdu in names.items():
-        if (count := found.count(hdu.strip().upper())) > 1:
-            raise ValueError(
-                f"hdus: {hdu!r} of {name!r} matches {count} HDUs of the first file; column 'hdu' "
-                "of the Index tells them apart: pass Hdu(relative=N), N HDUs after that of the row"
+        if row.hdu is not None:
+            try:
+                hdu_beside(name, hdu, row.hdu, found)
+            except ValueError as error:
+                raise ValueError(f"hdus: {name!r} in {printable(row.name)}: {error}") from None
+            continue
+        wanted = plain_name(hdu)
+        numbers = [number for number, (one, _) in enumerate(found) if one == wanted]
+        if len(numbers) > 1:
+            _warn_once(
+                f"of each file only the first HDU {hdu!r} is read, and {printable(row.name)} has "
+                f"{len(numbers)}, HDUs {', '.join(map(str, numbers))}: for a row for each, make "
+                f"the Index with dali-pipelines index --hdus {hdu}; for one of them, name its "
+                "EXTVER, too"
             )
+
+
+@functools.lru_cache(maxsize=256)
+def _warn_once(message: str) -> None:
+    """Log a warning that all pipelines of a Loader would repeat."""
+    logger.warning("%s", message)
 
 
 def _check_outside(name: str, kind: HduKind) -> None:
@@ -178,7 +199,7 @@ def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
                 "for several: leave out one of them"
             )
     numbered = "hdu" in names and index.table["hdu"].null_count < len(index)
-    if numbered and image.hdu is not None and image.part is None:
+    if numbered and image.part is None and not isinstance(image.hdu, str | None):
         raise ValueError(
             f"the Index has a column 'hdu', one for each row, but hdus has {image.hdu!r} for "
             "'image': make the Index of these HDUs with dali-pipelines index --hdu, and pass Hdu() "

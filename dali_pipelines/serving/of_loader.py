@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,8 @@ from dali_pipelines.graph.images import checked_hdus, hdus_reader
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.keywords import names_of, title, without_keywords
 from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor
-from readers.fits.multi_hdu import Hdu
+from readers.fits.file import hdu_names
+from readers.fits.multi_hdu import Hdu, hdu_beside
 from readers.fits.reader import FitsReader
 from readers.index.grouping.frames import Frames
 from readers.index.table import Index
@@ -111,12 +112,18 @@ def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) 
     )
     reader = hdus_reader(index, images, config, None, float("inf"))
     hdu = plane = None
-    if any(one.hdu is None for one in images.values()):
+    if any(one.hdu is None or isinstance(one.hdu, str) for one in images.values()):
         hdu = _only_value(index, "hdu")
     if any(one.planes is None for one in images.values()):
         plane = _only_value(index, "plane")
     known = {}
+    found: Sequence[tuple[str, int]] = ()
+    if hdu is not None and any(isinstance(one.hdu, str) for one in images.values()):
+        columns = index.columns().with_places(places_of(config))
+        found = first_readable(columns, lambda row: hdu_names(row.place), config.read_timeout)[1]
     for name, one in images.items():
+        if hdu is not None and isinstance(one.hdu, str) and one.part is None:
+            one = replace(one, hdu=hdu_beside(name, one.hdu, hdu, found))
         if one.hdu is None and hdu is not None and one.part is None:
             one = replace(one, hdu=hdu + (one.relative or 0), relative=None)
         if one.planes is None and plane is not None and one.part is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -164,6 +165,27 @@ class FitsFile:
             return None
         return found if found.extent.image else None
 
+    def names(self, last: int = sys.maxsize) -> list[tuple[str, int]]:
+        """Return EXTNAME, in capitals, and EXTVER of all HDUs, or of those up to number `last`.
+
+        A gzipped file is unpacked again, up to there.
+        """
+        if self._unpacked is not None:
+            unpacked = UnpackedFits(self._stored)
+            found: list[tuple[str, int]] = []
+            with unpacked.place:
+                while len(found) <= last and (hdu := unpacked.next_hdu()) is not None:
+                    found.append(hdu[1].names)
+            return found
+        try:
+            return HeaderReader(self.place, self.stamp).names(last)
+        except NeedsAstropy:
+            with self.by_astropy(do_not_scale_image_data=True) as (hdus, _):
+                opened = [hdu for number, hdu in enumerate(hdus) if number <= last]
+                for number, hdu in enumerate(opened):
+                    check_data(hdu, number, self.place)
+                return [names_of(hdu) for hdu in opened]
+
     def need(self, start: int, stop: int) -> None:
         """Unpack these bytes of the file, which the HDU needs. Call it once for each at most."""
         if self._unpacked is not None:
@@ -271,16 +293,10 @@ def open_images(place: Place) -> Iterator[tuple[fits.HDUList, list[int]]]:
         yield hdus, with_pixels(hdus, file.place)
 
 
-def hdu_names(place: Place) -> list[tuple[str, int]]:
-    """Return EXTNAME, in capitals, and EXTVER of all HDUs of a file. Raises ReadError."""
-    with read_errors(place.name, None, None), FitsFile.at(place, None, every=True) as file:
-        try:
-            return HeaderReader(file.place, file.stamp).names()
-        except NeedsAstropy:
-            with file.by_astropy(do_not_scale_image_data=True) as (hdus, _):
-                for number, hdu in enumerate(hdus):
-                    check_data(hdu, number, file.place)
-                return [names_of(hdu) for hdu in hdus]
+def hdu_names(place: Place, last: int = sys.maxsize) -> list[tuple[str, int]]:
+    """Return EXTNAME and EXTVER of HDUs of a file, see `FitsFile.names`. Raises ReadError."""
+    with read_errors(place.name, None, None), FitsFile(place) as file:
+        return file.names(last)
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import sys
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -131,12 +130,13 @@ class HeaderReader:
             found = FoundHdu(number, extent, self._cards(extent.start))
         return found
 
-    def names(self) -> list[tuple[str, int]]:
-        """Return EXTNAME, in capitals, and EXTVER of all HDUs. Raises NeedsAstropy."""
-        with suppress(NeedsAstropy):  # after the last one
-            self._find(sys.maxsize)
-        known = [self._layout.hdus[number] for number in range(len(self._layout.hdus))]
-        if not known or known[-1].end < self._place.nbytes:
+    def names(self, last: int) -> list[tuple[str, int]]:
+        """Return EXTNAME, in capitals, and EXTVER of the HDUs up to `last`. Raises NeedsAstropy."""
+        with suppress(NeedsAstropy):  # after the end of the file
+            self._find(last)
+        layout = self._layout.hdus
+        known = [layout[number] for number in range(min(len(layout), last + 1))]
+        if not known or (len(known) <= last and known[-1].end < self._place.nbytes):
             raise NeedsAstropy
         return [hdu.names for hdu in known]
 

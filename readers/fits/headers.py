@@ -391,15 +391,19 @@ def is_wanted(hdu: HduExtent, number: int, wanted: HduName | None) -> bool:
     return version == hdu.version and (name == hdu.name or (name == "PRIMARY" and number == 0))
 
 
-def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -> ValueError:
+class NoSuchHduError(ValueError):
+    """A file lacks an HDU."""
+
+
+def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -> NoSuchHduError:
     """Return the error for an HDU that is missing among HDUs of these names.
 
     `after` says what else follows them in the file.
     """
     if wanted is None:
-        return ValueError(f"no HDU holds an image{after}")
+        return NoSuchHduError(f"no HDU holds an image{after}")
     if isinstance(wanted, int):
         count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
-        return ValueError(f"there is no HDU {wanted}, the file has {count}{after}")
+        return NoSuchHduError(f"there is no HDU {wanted}, the file has {count}{after}")
     known = ", ".join(name or str(number) for number, name in enumerate(names))
-    return ValueError(f"there is no HDU {wanted!r}, the file has {known}{after}")
+    return NoSuchHduError(f"there is no HDU {wanted!r}, the file has {known}{after}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, Where, hdu_names, read_errors
-from readers.fits.headers import HduName, checked
+from readers.fits.headers import HduName, NoSuchHduError, checked, no_such_hdu, plain_name
 from readers.fits.image import FitsImage, find_image
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import Planes, check_num_planes
@@ -54,12 +54,14 @@ class Hdu:
     Parameters
     ----------
     hdu : int, str or (str, int), optional
-        Its HDU, as for `fits_pipeline`; of several with one EXTNAME the first. By default that of
-        the row, else the first one that holds an image.
+        Its HDU, as for `fits_pipeline`; by default that of the row, else the first one that holds
+        an image. Where the row names an HDU (column ``hdu``), an EXTNAME is the HDU with that name
+        and the EXTVER of the row's HDU (1 if the header has none, as in astropy); else it is the
+        first HDU with that name.
     relative : int, optional
-        Its HDU, counted from that of the row (column ``hdu``): 2 is the second one after it. For
-        files of several detectors, whose flags are in an HDU of each. A row is rejected if EXTNAME,
-        or the distance of EXTVER, is not that in the first file beside an HDU of the same EXTNAME.
+        Its HDU, counted from that of the row: 2 is the second one after it. For files of several
+        detectors whose HDUs have no EXTVER. A row is rejected if EXTNAME, or the distance of
+        EXTVER, is not that in the first file beside an HDU of the same EXTNAME.
     part : str, optional
         It is in a file of its own, that of column ``path_{part}``. There, too, `relative` counts
         from column ``hdu``; without it and `hdu`, column ``hdu_{part}`` is taken.
@@ -207,6 +209,11 @@ class _Wanted(NamedTuple):
     row: Row
     """Its file, and its plane."""
     hdu: HduName | None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether only EXTNAME says which HDU it is."""
+        return isinstance(self.hdu, str)
 
 
 @dataclass(frozen=True)
@@ -377,13 +384,22 @@ class HdusReader:
         """
         nbytes, sizes = 0, {}
         names: dict[tuple[Hashable, int], tuple[str, int]] = {}
+        up_to_own: list[Names] = []  # of the HDUs up to that of the row, if an image is named
         for several in self._by_file(row):
             of_file = 0
             with _errors(row, several[0]) as at, FitsFile(several[0].row.place) as file:
-                for places in file.each([one.hdu for one in several]):
+                is_own = _file_of(several[0].row) == _file_of(row)
+                if not up_to_own and row.hdu is not None and any(one.is_named for one in several):
+                    up_to_own = file.names(row.hdu) if is_own else hdu_names(row.place, row.hdu)
+                wanted: list[HduName | None] = []
+                for one in several:
+                    at.turn_to(one)
+                    wanted.append(_of_row(one, row, up_to_own, is_own=is_own))
+                for places in file.each(wanted):
                     here = [several[place] for place in places]
                     at.turn_to(here[0])
-                    found = find_image(file, self.largest_tile)
+                    with _saying_why(here[0], row, wanted[places[0]]):
+                        found = find_image(file, self.largest_tile)
                     at.where.hdu = found.number
                     names[_file_of(here[0].row), found.number] = found.names
                     sizes[here[0].name] = found.shape.height, found.shape.width, found.number
@@ -405,6 +421,70 @@ class HdusReader:
                 file, hdu = image.of(row)
             files.setdefault(_file_of(file), []).append(_Wanted(place, name, file, hdu))
         return list(files.values())
+
+
+def hdu_beside(
+    image: str, wanted: str, number: int, names: Sequence[Names], *, is_own: bool = True
+) -> HduName:
+    """Return the HDU that an EXTNAME means beside the HDU of a row: that of the same EXTVER.
+
+    Parameters
+    ----------
+    image : str
+        Name of the image; "image" itself must be in the HDU of the row.
+    wanted : str
+        EXTNAME.
+    number : int
+        HDU of the row.
+    names : sequence of (str, int)
+        EXTNAME and EXTVER of the HDUs in the file of the row, at least of those up to its HDU.
+    is_own : bool
+        Whether the image is in that file.
+
+    Raises
+    ------
+    ValueError
+        If the row's HDU has another name than "image", or EXTVER does not tell HDUs apart.
+    """
+    if number >= len(names):
+        raise no_such_hdu(number, [name for name, _ in names])
+    own, name = names[number], plain_name(wanted)
+    if is_own and (name == own[0] or (name == "PRIMARY" and number == 0)):
+        return number
+    if image == "image" and is_own:
+        raise ValueError(
+            f"HDU {number} of the row is {_named(*own)}, expected {wanted!r}: make the Index of "
+            f"these HDUs with dali-pipelines index --hdus {wanted}, or leave the row out"
+        )
+    for other, version in (own, (name, own[1]))[: 1 + is_own]:
+        if names.count((other, version)) > 1:
+            raise ValueError(
+                f"several HDUs are {_named(other, version)}, so EXTVER does not say which "
+                f"{wanted!r} is that of HDU {number}: pass Hdu(relative=N), in commands +N, N HDUs "
+                "after that of the row"
+            )
+    return name, own[1]
+
+
+def _of_row(one: _Wanted, row: Row, names: Sequence[Names], *, is_own: bool) -> HduName | None:
+    """Return the HDU of an image, with the EXTVER of the row's HDU if it is named beside it."""
+    if row.hdu is None or not isinstance(one.hdu, str):
+        return one.hdu
+    return hdu_beside(one.name, one.hdu, row.hdu, names, is_own=is_own)
+
+
+@contextmanager
+def _saying_why(one: _Wanted, row: Row, wanted: HduName | None) -> Iterator[None]:
+    """Add to the error of a missing HDU that its EXTVER is that of the row's HDU."""
+    try:
+        yield
+    except NoSuchHduError as error:
+        if not (one.is_named and isinstance(wanted, tuple)):
+            raise
+        raise ValueError(
+            f"{error}; {wanted[1]} is the EXTVER of HDU {row.hdu}, that of the row: leave the row "
+            f"out, or pass ({one.hdu!r}, N) for EXTVER N in all rows"
+        ) from None
 
 
 def _own_names(row: Row, known: Mapping[tuple[Hashable, int], tuple[str, int]]) -> tuple[str, int]:
@@ -479,7 +559,7 @@ def _check_beside(own: Names, found: Names, expected: Beside) -> None:
     there = " or ".join(sorted(_named(name, own[1] + more) for name, more in pairs)) or "none"
     raise ValueError(
         f"its HDU is {_named(*found)}, beside {_named(*own)}; by the first file it is {there}: "
-        "leave the row out, or name the HDU in place of relative, if each file has one of that name"
+        "leave the row out, or pass the EXTNAME in place of relative, if EXTVER is that of the row"
     )
 
 

@@ -243,13 +243,120 @@ def write_named(path: Path, *names: str) -> str:
     return str(path)
 
 
-def test_a_name_that_several_detectors_have_is_ambiguous(tmp_path: Path) -> None:
-    path = write_named(tmp_path / "a.fits", "SCI1", "DQ1", "SCI2", "DQ2")
+TRIPLET = "SCI", "ERR", "DQ"
+DETECTORS = (
+    (("SCI", 1), ("ERR", 1), ("DQ", 1), ("SCI", 2), ("ERR", 2), ("DQ", 2)),
+    (("DQ", 2), ("ERR", 2), ("SCI", 1), ("SCI", 2), ("DQ", 1), ("ERR", 1)),
+    (("ERR", 3), ("SCI", None), ("DQ", None), ("SCI", 3), ("ERR", None), ("DQ", 3)),
+)
+"""EXTNAME and EXTVER of the HDUs of files, None for a header without EXTVER."""
+
+
+def write_detectors(path: Path, hdus: tuple[tuple[str, int | None], ...]) -> str:
+    """Write a file whose pixels are the number of their HDU."""
+    made: list[Any] = [fits.PrimaryHDU()]
+    for number, (name, version) in enumerate(hdus, 1):
+        made.append(fits.ImageHDU(np.full((9, 9), number, np.float32), name=name))
+        if version is not None:
+            made[-1].header["EXTVER"] = version
+    fits.HDUList(made).writeto(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("image", ["sci", Hdu()])
+def test_a_name_is_that_of_the_detector_of_the_row(
+    tmp_path: Path, suffix: str, image: str | Hdu
+) -> None:
+    """As astropy finds it by EXTNAME and EXTVER, which is 1 where the header has none."""
+    paths, numbers, expected = [], [], []
+    for file, detectors in enumerate(DETECTORS):
+        path = write_detectors(tmp_path / f"{file}.fits{suffix}", detectors)
+        with fits.open(path) as opened:
+            for number, hdu in enumerate(opened):
+                if hdu.name != "SCI":
+                    continue
+                paths.append(path)
+                numbers.append(number)
+                expected.append([opened[name, hdu.ver].data[0, 0] for name in TRIPLET])
+    assert len(expected) == 6
+    index = Index(pa.table({"path": paths, "hdu": numbers}))
+    hdus = {"image": image, "err": "ERR", "dq": Hdu("dq")}
+    found = samples(index, hdus=hdus, batch_size=2)
+    values = [[found[row][name][0, 0, 0] for name in hdus] for row in range(len(index))]
+    assert values == expected
+
+
+def test_a_name_in_a_file_of_its_own_is_that_of_the_detector(tmp_path: Path) -> None:
+    path = write_named(tmp_path / "a.fits", "SCI1", "SCI2")
+    for name in ("DQ", "SCI"):
+        flags = write_detectors(tmp_path / f"{name}.fits", ((name, 2), (name, 1)))
+        index = Index(pa.table({"path": [path] * 2, "path_dq": [flags] * 2, "hdu": [1, 2]}))
+        found = samples(index, hdus={"image": Hdu(), "dq": Hdu(name, part="dq")}, batch_size=1)
+        assert [found[row]["dq"][0, 0, 0] for row in range(2)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("names", "hdu", "reasons"),
+    [
+        # EXTVER does not tell the detectors apart, or the flags of one.
+        ("SCI1 ERR1 SCI1 ERR1", 3, ("SCI", "EXTVER", "Hdu(relative=N)")),
+        ("SCI1 SCI2 ERR2 ERR2", 2, ("ERR", "EXTVER", "Hdu(relative=N)")),
+        ("SCI1 ERR1 SCI2", 3, ("'ERR', 2", "EXTVER", "HDU 3")),
+        ("ERR1 SCI1", 1, ("ERR", "expected 'SCI'", "--hdus SCI")),
+        ("SCI1 ERR1", 4, ("no HDU 4",)),
+    ],
+)
+def test_rows_whose_detector_has_no_such_hdu(
+    tmp_path: Path, names: str, hdu: int, reasons: tuple[str, ...]
+) -> None:
+    """In the first file it is an error where no row could be right; other files are rejected."""
+    good = write_named(tmp_path / "good.fits", "SCI1", "ERR1")
+    bad = write_named(tmp_path / "bad.fits", *names.split())
+    hdus = {"image": "SCI", "err": "ERR"}
+    index = Index(pa.table({"path": [good, bad], "hdu": [1, hdu]}))
+    with new_loader(fits_pipeline, index, hdus=hdus, bad_sample="skip", batch_size=1) as loader:
+        if "ERR2" in names:  # only the headers up to the row's are read, as the first one counts
+            assert sorted(by_row(loader)) == [0, 1]
+        else:
+            assert sorted(by_row(loader)) == [0]
+            (rejected,) = loader.stats.rejected.values()
+            assert rejected.path == bad
+            for words in reasons:
+                assert words in rejected.reason
+    with pytest.raises((ValueError, ReadError)) as caught:
+        fits_pipeline(index.select([1]), hdus=hdus, batch_size=1)
+    for words in (bad, *reasons):
+        assert words in str(caught.value)
+
+
+def test_an_hdu_with_its_extver_is_that_of_all_rows(tmp_path: Path) -> None:
+    path = write_named(tmp_path / "a.fits", "SCI1", "DQ1", "SCI2")
     index = Index(pa.table({"path": [path] * 2, "hdu": [1, 3]}))
-    with pytest.raises(ValueError, match=r"'dq' of 'flags'.*2 HDUs.*Hdu\(relative=N\)"):
-        fits_pipeline(index, batch_size=1, hdus={"image": Hdu(), "flags": "dq"})
-    for flags in (Hdu(relative=1), ("DQ", 1)):
-        fits_pipeline(index, batch_size=1, hdus={"image": Hdu(), "flags": flags})
+    found = samples(index, hdus={"image": Hdu(), "flags": ("DQ", 1)}, batch_size=1)
+    assert [found[row]["flags"][0, 0, 0] for row in range(2)] == [ord("D")] * 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{"hdu": "sci"}, {"hdus": {"image": "SCI", "dq": "DQ"}}], ids=["hdu", "hdus"]
+)
+def test_only_the_first_of_several_images_of_a_name_is_read_with_a_warning(
+    tmp_path: Path, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_named(tmp_path / "a.fits", "SCI1", "DQ1", "SCI2", "DQ2")
+    index = Index.scan(tmp_path)
+    for _ in range(2):
+        fits_pipeline(index, batch_size=1, **settings)
+    warnings = [one.getMessage() for one in caplog.records if "HDUs 1, 3" in one.getMessage()]
+    assert len(warnings) == 1
+    assert path in warnings[0]
+    assert "--hdus" in warnings[0]
+    assert len(caplog.records) == (2 if "hdus" in settings else 1)
+    caplog.clear()
+    numbered = Index(pa.table({"path": [path] * 2, "hdu": [1, 3]}))
+    fits_pipeline(numbered, hdus={"image": "SCI", "dq": "DQ"}, batch_size=1)
+    fits_pipeline(index, hdus={"image": ("SCI", 2), "dq": ("DQ", 2)}, batch_size=1)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -408,8 +515,8 @@ def test_samples_of_several_files_need_the_part_of_an_hdu() -> None:
 
 def test_columns_that_contradict_the_settings(index: Index) -> None:
     numbered = index.with_column("hdu", [1] * len(index))
-    with pytest.raises(ValueError, match=r"column 'hdu'.*hdus has 'SCI'"):
-        fits_pipeline(numbered, batch_size=1, hdus=HDUS)
+    with pytest.raises(ValueError, match=r"column 'hdu'.*hdus has \('SCI', 1\)"):
+        fits_pipeline(numbered, batch_size=1, hdus=HDUS | {"image": ("SCI", 1)})
     for hdu in (2, "SCI", ("SCI", 1)):
         with pytest.raises(ValueError, match="Index names HDU 1, but hdu="):
             fits_pipeline(numbered, batch_size=1, hdu=hdu)

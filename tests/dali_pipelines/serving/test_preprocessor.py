@@ -467,6 +467,18 @@ class TestOfALoader:
         batch, pre = loaded(fits_pipeline, index, crop=8, hdus=images)
         assert equal(pre(contents_of(mosaics)), batch)
 
+    def test_images_of_the_detector_that_the_index_names(self, tmp_path: Path) -> None:
+        names = [(name, version) for version in (1, 2) for name in ("SCI", "ERR")]
+        hdus = [
+            fits.ImageHDU(np.full((8, 8), number, np.float32), name=name, ver=version)
+            for number, (name, version) in enumerate(names, 1)
+        ]
+        fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(tmp_path / "a.fits")
+        index = self.with_column(Index.scan(tmp_path), "hdu", [3])
+        batch, pre = loaded(fits_pipeline, index, hdus={"image": "SCI", "err": "ERR"})
+        assert [batch[name].flatten()[0] for name in ("image", "err")] == [3, 4]
+        assert equal(pre(contents_of(index)), batch)
+
     def test_several_that_the_index_names(self, mosaics: Index) -> None:
         index = self.with_column(mosaics, "hdu", [1, 1, 2, 2, 1])
         with pytest.raises(ValueError, match=r"'hdu' .*1, 2"):
