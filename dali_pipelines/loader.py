@@ -76,7 +76,8 @@ class Loader:
     factory : callable
         `fits_pipeline`, `jpeg_pipeline`, or another that takes the same keywords.
     index : Index
-        The rows to read.
+        The rows to read. If they are windows (`Index.cutouts`, `Index.each_window`), `window`,
+        `crop` and `outside` are those of the Index by default.
     num_read_processes : int
         Reader processes in total, divided among the devices, at least 1 for each.
     devices : device or sequence of devices, optional
@@ -145,7 +146,7 @@ class Loader:
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         own = inspect.signature(Loader.__init__).parameters.keys() - {"self"}
-        settings = pipeline_settings(factory, config, own, len(index))
+        settings = pipeline_settings(factory, config, own, index)
         self.starts_anew = settings.get("mode") == "eval"
         self.index, self.stats = index, LoaderStats()
         self._framework = framework_named(framework, sharding)

@@ -26,7 +26,7 @@ def pipeline_settings(
     factory: Callable[..., Any],
     config: Mapping[str, Any],
     others: Collection[str],
-    num_rows: int,
+    index: Index,
 ) -> dict[str, Any]:
     """Return the keywords that a Loader passes to its factory; TypeError or ValueError if wrong.
 
@@ -35,27 +35,48 @@ def pipeline_settings(
     factory : callable
         Factory of the Loader.
     config : mapping
-        Keywords that the Loader was given. Those that functools.partial binds are added.
+        Keywords that the Loader was given. Those that functools.partial binds are added, and those
+        of the windows of the Index.
     others : collection of str
         Keywords that the Loader keeps for itself.
-    num_rows : int
-        Rows of the Index.
+    index : Index
+        Index of the Loader.
     """
     settings = bound_keywords(factory, others) | dict(config)
     for name, instead in _OF_THE_LOADER.items():
         if name in settings:
             raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
+    names = names_of(factory)
+    if names is None or {"window", "crop", "outside"} <= names:
+        settings |= window_settings(index, settings)
     check_settings(factory, settings, others, taker="Loader", not_taken=_OF_THE_LOADER)
     if "batch_size" not in settings:
         raise TypeError("a Loader needs a batch_size")
     for row in settings.get("rejected", ()):
-        if row >= num_rows:
-            raise ValueError(f"rejected must be rows of the Index, 0 to {num_rows - 1}, got {row}")
+        if row >= len(index):
+            raise ValueError(
+                f"rejected must be rows of the Index, 0 to {len(index) - 1}, got {row}"
+            )
     # Not every factory takes all of the order.
     is_left_out = ORDER - {"batch_size"}
     settings = {n: one for n, one in settings.items() if one is not None or n not in is_left_out}
     defaults = {"seed": 0, "tail": "partial", "shuffle": settings.get("mode") != "eval"}
     return {**defaults, **settings, "rejected": dict(settings.get("rejected", {}))}
+
+
+def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by which the windows of an Index are cut, but those that were given.
+
+    There are none if the Index has no windows, or if other parts of the images were asked for.
+    """
+    others = ("random_area", "resize_shorter")
+    asked = given.get("window") not in (None, "row") or any(given.get(one) for one in others)
+    if index.window_size is None or asked:
+        return {}
+    windows = {"window": "row", "crop": index.window_size, "outside": index.outside}
+    return {
+        name: one for name, one in windows.items() if one is not None and given.get(name) is None
+    }
 
 
 def row_values(index: Index, settings: dict[str, Any]) -> RowValues:

@@ -68,8 +68,9 @@ def add_ray(image, y, x, random):
 
 # %%
 # Each position becomes a row for each image that contains it, with the columns of the catalogue.
-# Near an edge, pixels outside the image are filled. ``dq`` has the type in the file, int16, and
-# gets the same window and flips as the image.
+# The Loader takes the size of the windows from the Index. Near an edge, pixels outside the image
+# are filled, here with the background. ``dq`` has the type in the file, int16, and gets the same
+# window and flips as the image.
 
 
 def make_loader(index, **settings):
@@ -81,9 +82,6 @@ def make_loader(index, **settings):
         num_read_processes=2,
         devices="cpu",
         hdus={"image": Hdu(), "dq": "DQ"},
-        crop=CROP,
-        window="row",
-        outside="fill",
         missing=100,
         mean=100,
         std=20,

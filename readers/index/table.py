@@ -32,7 +32,7 @@ from readers.index.rows.splitting import TimeBlocks, split_rows
 from readers.index.rows.values import RowValues
 from readers.index.rows.weights import RunningWeights, running_weights
 from readers.index.rows.where import matching, selected
-from readers.index.rows.windows import plane_rows, window_rows, window_size_of
+from readers.index.rows.windows import plane_rows, window_rows, windows_of
 from readers.index.scan import ALL_SUFFIXES, folder_of
 from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.shown import as_html, as_text, rows_of
@@ -621,7 +621,8 @@ class Index:
         """Make an Index with a row for each object of a catalogue on each image that shows it.
 
         Its columns ``y`` and ``x`` hold the first row and column of a window with the object in the
-        middle; ``window="row"`` cuts there, with ``crop=size``.
+        middle. A Loader cuts there, as with ``window="row"``, ``crop=size`` and this `outside`,
+        also if the Index was saved; its own settings win.
 
         Parameters
         ----------
@@ -648,8 +649,8 @@ class Index:
         outside : {"reject", "fill", "shift"}
             At edges, keep objects whose window is wholly inside the image; or those whose window
             overlaps it, though the object may be beside it; or those that are on it. ``y`` and
-            ``x`` are not moved: give the same `outside` to the pipeline, or ``"fill"`` for those of
-            ``"shift"``.
+            ``x`` are not moved: the Loader does that. For objects on the image, and windows that
+            are filled, give ``"shift"`` here and ``"fill"`` to the Loader.
         subpixel : bool
             Let windows begin at fractions of a pixel, so that the object is exactly in the middle:
             ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64 and
@@ -807,9 +808,20 @@ class Index:
     def window_size(self) -> tuple[int, int] | None:
         """(height, width) in pixels of the windows that `cutouts` or `each_window` made, else None.
 
-        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values.
+        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values. A
+        Loader cuts these windows unless its settings say otherwise.
         """
-        return window_size_of(self.table)
+        windows = windows_of(self.table)
+        return None if windows is None else windows.size
+
+    @property
+    def outside(self) -> Outside | None:
+        """Treatment of windows that are not wholly inside, as `cutouts` was told, else None.
+
+        It is stored with `window_size`, and a Loader takes it, too.
+        """
+        windows = windows_of(self.table)
+        return None if windows is None else windows.outside
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -1177,10 +1189,10 @@ class Index:
     ) -> Self:
         """Return an Index with one row for each window of a grid over each image.
 
-        Its columns ``y`` and ``x`` hold the first row and column of each window; ``window="row"``
-        cuts there. Windows that are no further apart than their size cover the whole image: the
-        last ones along an axis end at its end, so that they overlap with those before if the grid
-        does not fit.
+        Its columns ``y`` and ``x`` hold the first row and column of each window. A Loader cuts
+        there, as with ``window="row"`` and this `crop`. Windows that are no further apart than
+        their size cover the whole image: the last ones along an axis end at its end, so that they
+        overlap with those before if the grid does not fit.
 
         Parameters
         ----------

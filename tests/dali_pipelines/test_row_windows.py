@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import solar_files
+from astropy.io import fits
+from astropy.nddata import Cutout2D
+from astropy.table import Table
 from epochs import by_row, new_loader
 from ramp_images import Archive, check
 from read_here import read_here
 
-from dali_pipelines import Index, ReadError, aia_pipeline, fits_pipeline
+from dali_pipelines import Index, ReadError, aia_pipeline, fits_pipeline, pixel_statistics
 
 Ramps = Callable[..., Archive]
 
@@ -84,6 +87,52 @@ def test_a_window_outside_the_image_is_a_bad_row(frames: Archive, y: int, x: int
         new_loader(fits_pipeline, index, **ROW) as loader,
     ):
         list(loader)
+
+
+def cutouts(frames: Archive, outside: Any) -> Index:
+    """Return cutouts in the middle, near two edges, and beside the image."""
+    path = frames.index.path(0)
+    objects = {"path": [path] * 4, "x": [30, 2, 66, 10], "y": [40, 3, 60, -3]}
+    return Index.cutouts(frames.index, Table(objects), CROP, outside=outside)
+
+
+@pytest.mark.parametrize("suffix", ["", ".parquet", ".arrow"])
+@pytest.mark.parametrize(("outside", "count"), [("reject", 1), ("fill", 4), ("shift", 3)])
+def test_a_loader_cuts_the_windows_of_its_index(
+    frames: Archive, tmp_path: Path, outside: Any, count: int, suffix: str
+) -> None:
+    """Those of astropy's Cutout2D where they are inside or filled, also of a saved Index."""
+    index = cutouts(frames, outside)
+    if suffix:
+        index.save(tmp_path / f"a{suffix}")
+        index = Index.load(tmp_path / f"a{suffix}")
+    assert index.outside == outside
+    with new_loader(fits_pipeline, index) as loader:
+        found = by_row(loader)
+    assert sorted(found) == list(range(count))
+    pixels = fits.getdata(index.path(0)).astype(np.float32)
+    for row, sample in found.items():
+        x, y = (index.table[f"catalogue_{name}"][row].as_py() for name in "xy")
+        if outside == "shift":
+            y, x = min(max(y, 12), SHAPE[0] - 12), min(max(x, 12), SHAPE[1] - 12)
+        cutout = Cutout2D(pixels, (x, y), CROP, mode="partial", fill_value=np.nan)
+        np.testing.assert_array_equal(sample["image"][0], cutout.data)
+
+
+def test_settings_win_over_those_of_the_index(frames: Archive) -> None:
+    index = cutouts(frames, "fill")
+    options: dict[str, Any] = {"outside": "shift"}
+    inside = index.select([0, 1, 2])
+    with new_loader(fits_pipeline, inside, **options) as loader:
+        found = by_row(loader)
+    expected = read_here(fits_pipeline, inside, **ROW, **options)
+    for row, sample in found.items():
+        np.testing.assert_array_equal(sample["image"], expected[row]["image"])
+        assert not np.isnan(sample["image"]).any()
+    for wrong in ({"crop": 20}, {"window": "random", "crop": CROP}):
+        with pytest.raises(ValueError, match="windows of 24x24"):
+            new_loader(fits_pipeline, index, **wrong).make_pipelines()
+    assert pixel_statistics(fits_pipeline, index, count=4).images == 4
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class CutoutFlags:
     outside: Outside = option(
         Cutouts.outside,
         "--cutouts: of windows at edges, keep those wholly inside; or that overlap the image; or "
-        "whose object is on it. Give the same to run",
+        "whose object is on it. run and show take it from the Index",
         choices=get_args(Outside),
     )
     subpixel: bool = option(

@@ -27,7 +27,7 @@ archive, as Arrow, which takes more space and opens at once. With --verify each 
 and damaged ones are left out.
 
 With --cutouts there is a row for each object of a catalogue on each of the images, with columns y
-and x, where `run --window row` cuts, those of the catalogue, and catalogue_row.
+and x, where `run` and `show` cut windows of --size, those of the catalogue, and catalogue_row.
 
 Many machines read an archive by --executor, or as the jobs of an array: each with --num_shards=N
 --shard_id=I, and at the end the same command with --num_shards=N --join.

@@ -17,6 +17,7 @@ from dali_pipelines.cli.show.pictures import (
 )
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.single_rows import Rejections, single_rows
+from dali_pipelines.loading.settings import window_settings
 from readers.header_scan import file_facts
 from readers.index.schema import check_column
 from readers.places.opener import Places
@@ -44,9 +45,10 @@ def delivered_pictures(
         check_column(index.table, name)
     if calibration is not None:
         settings["calibration"] = calibration
+    settings |= window_settings(index, settings)
     if config.pipeline == "fits":
         settings["hdu"] = config.hdu
-        if config.pipeline_config.window == "row":  # for the position on the sky
+        if settings.get("window") == "row":  # for the position on the sky
             settings["outputs"] = tuple({*settings.get("outputs", ()), "matrix"})
     index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
     if not config.each_augment:
@@ -84,7 +86,7 @@ def _pictures(
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.pipeline_config.outputs)]
                     lines += _captions(index.table, config.captions or (), number)
-                    if "matrix" in batch and config.pipeline_config.window == "row":
+                    if "matrix" in batch and settings.get("window") == "row":
                         lines.append(_sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
             del batch  # DALI can reuse its memory for the next one

@@ -21,7 +21,7 @@ from readers.index.catalogue.images import (
 )
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
-from readers.index.rows.windows import CORNERS, pixel_pair, with_window_size
+from readers.index.rows.windows import CORNERS, Windows, pixel_pair, with_windows
 from readers.index.versions import with_versions
 from readers.messages import printable
 from readers.places.opener import LOCAL, Places
@@ -125,7 +125,8 @@ class Cutouts:
         bad = bad_files | {images.name(n): reason for n, reason in pairs.bad.items()}
         made = None
         if corners.kept.any():
-            made = with_window_size(_table(images, kept, pairs, corners), self.shape)
+            windows = Windows(self.shape, self.outside)
+            made = with_windows(_table(images, kept, pairs, corners), windows)
         hint = not_searched(images) if _ON_NONE in why else ""
         return made, SkippedObjects.of(why, bad, hint)
 

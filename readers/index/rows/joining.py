@@ -16,7 +16,7 @@ from readers.index.classes import (
 )
 from readers.index.grouping.frames import common_frames, with_frames
 from readers.index.list_columns import column_of_arrays, holds_arrays
-from readers.index.rows.windows import CORNERS, window_size_of, with_window_size
+from readers.index.rows.windows import CORNERS, common_windows, with_windows
 from readers.values import check_bool
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     names = dict.fromkeys(name for table in tables for name in table.column_names)
     table = pa.table({name: _joined_column(name, tables) for name in names})
     table = with_frames(table, common_frames(tables))
-    sizes = {window_size_of(table) for table in tables}
-    table = with_window_size(table, sizes.pop() if len(sizes) == 1 else None)
+    table = with_windows(table, common_windows(tables))
     ids = {category_ids_of(table) for table in labelled}
     return with_classes(table, classes.pop() if classes else (), ids.pop() if len(ids) == 1 else ())
 
@@ -59,7 +58,7 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
             f"column {name!r} needs {table.num_rows} values, one for each row, got {len(column)}"
         )
     if name in CORNERS:
-        table = with_window_size(table, None)
+        table = with_windows(table, None)
     if name not in table.column_names:
         return table.append_column(name, column)
     if name in LABELS:

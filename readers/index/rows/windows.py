@@ -1,15 +1,16 @@
-"""Rows for parts of images: planes, and the windows of a grid; and the size of all windows."""
+"""Rows for parts of images: planes, and the windows of a grid; and what all windows share."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.schema import check_column, part_names
+from readers.sampling.row_window import Outside
 from readers.values import is_integer
 
 if TYPE_CHECKING:
@@ -21,19 +22,41 @@ CORNERS = ("y", "x")
 _KEY = b"dali-pipelines window size"
 
 
-def window_size_of(table: pa.Table) -> tuple[int, int] | None:
-    """Return (height, width) of the windows whose corners the table has, in pixels, if noted."""
+class Windows(NamedTuple):
+    """What the windows whose corners a table has share."""
+
+    size: tuple[int, int]
+    """(height, width), in pixels."""
+    outside: Outside | None = None
+    """Treatment of those that are not wholly inside the image; None if it is unknown."""
+
+
+def windows_of(table: pa.Table) -> Windows | None:
+    """Return what the windows of a table share, if it is noted in its metadata."""
     stored = (table.schema.metadata or {}).get(_KEY)
     if stored is None or not {*CORNERS} <= {*table.column_names}:
         return None
-    height, width = json.loads(stored)
-    return height, width
+    height, width, *outside = json.loads(stored)
+    return Windows((height, width), *outside)
 
 
-def with_window_size(table: pa.Table, size: tuple[int, int] | None) -> pa.Table:
-    """Return the table with this size of windows in its metadata, or with none."""
+def with_windows(table: pa.Table, windows: Windows | None) -> pa.Table:
+    """Return the table with this note on its windows in its metadata, or with none."""
     kept = {key: value for key, value in (table.schema.metadata or {}).items() if key != _KEY}
-    return table.replace_schema_metadata(kept | ({_KEY: json.dumps(size)} if size else {}) or None)
+    if windows is not None:
+        noted = [*windows.size, *([windows.outside] if windows.outside else [])]
+        kept[_KEY] = json.dumps(noted).encode()
+    return table.replace_schema_metadata(kept or None)
+
+
+def common_windows(tables: Iterable[pa.Table]) -> Windows | None:
+    """Return what the windows of several tables share; None if they differ in size."""
+    found = {windows_of(table) for table in tables}
+    if len(found) == 1:
+        return found.pop()
+    sizes = {None if one is None else one.size for one in found}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return None if size is None else Windows(size)
 
 
 def window_rows(
@@ -71,7 +94,7 @@ def window_rows(
     y, x = np.concatenate(grids).T
     chosen = table.take(pa.array(rows))
     chosen = chosen.append_column("y", pa.array(y)).append_column("x", pa.array(x))
-    return with_window_size(chosen, crop)
+    return with_windows(chosen, Windows(crop, "reject"))
 
 
 def pixel_pair(name: str, given: int | Sequence[int]) -> tuple[int, int]:

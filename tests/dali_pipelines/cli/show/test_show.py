@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 from astropy.io import fits
+from astropy.table import Table
 from astropy.wcs import WCS
 from matplotlib import colormaps
 from PIL import Image
@@ -145,6 +146,13 @@ class TestFits:
             ra, dec = wcs.pixel_to_world_values(x, y)
             assert caption[-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
         assert "deg" not in captions[2][0][-1]
+        captions.clear()
+        objects = Table({"path": paths[:1], "x": [2], "y": [5]})
+        cutouts = Index.cutouts(Index.from_paths(paths[:1]), objects, 9, outside="fill")
+        cutouts.save(tmp_path / "cutouts.parquet")
+        show(tmp_path / "cutouts.parquet")  # by the windows of the Index
+        ra, dec = wcs.pixel_to_world_values(2, 5)
+        assert captions[0][0][-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
 
     def test_captions_colours_and_positions_are_of_the_hdu(
         self, show: Show, captions: Captions, tmp_path: Path, cell: Cell

@@ -62,10 +62,17 @@ def test_a_position_gives_a_row_for_each_image_that_shows_it(
     made = Index.cutouts(index, stars, (4, 6))
     names = ["path", "hdu", "exp", "y", "x", "ra", "dec", "mag", "catalogue_row"]
     assert made.table.column_names == names
-    assert made.window_size == (4, 6)
+    assert (made.window_size, made.outside) == ((4, 6), "reject")
+    filled = Index.cutouts(index, stars, (4, 6), outside="fill")
+    assert filled.select([0]).outside == "fill"
+    assert Index.concat([filled, filled]).outside == "fill"
+    both = Index.concat([filled, made])
+    assert (both.window_size, both.outside) == ((4, 6), None)
+    caplog.clear()
     assert table_of(made, "exp", "hdu", "mag") == [(1, 1, 3), (1, 2, 1), (2, 1, 2), (2, 2, 1)]
     assert made.table["y"].type == pa.int64()
     assert table_of(made, "y", "x")[0] == (18, 22)
+    Index.cutouts(index, stars, (4, 6))
     (told,) = caplog.messages
     assert re.match(r"1 of 4 .*1 on no image \(catalogue row 3\)", told)
 

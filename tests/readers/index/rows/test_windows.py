@@ -30,12 +30,14 @@ def test_the_size_is_kept_with_the_corners(tmp_path: Path) -> None:
         *(Index.load(tmp_path / "a.parquet"), Index.load(tmp_path / "a.arrow")),
     ):
         assert index.window_size == (8, 9)
+        assert index.outside == "reject"
     for index in (
         *(index_of([(30, 40)]), grid.with_column("x", [0] * len(grid))),
         *(Index.concat([grid, other]), Index(grid.table.drop_columns(["y"]))),
         Index(grid.table.drop_columns(["y"])).with_column("y", [0] * len(grid)),
     ):
         assert index.window_size is None
+        assert index.outside is None
 
 
 @given(st.lists(st.tuples(side, side), min_size=1, max_size=4), side, side, side, side)
