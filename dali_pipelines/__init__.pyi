@@ -49,6 +49,7 @@ from .reexports import ReadError as ReadError
 from .reexports import ReadReport as ReadReport
 from .reexports import Storage as Storage
 from .reexports import TimeBlocks as TimeBlocks
+from .reexports import TimeOrder as TimeOrder
 from .runtime.processes.reader_processes import ReaderProcessError as ReaderProcessError
 from .runtime.ranks import Ranks as Ranks
 from .serving.preprocessor import PreprocessError as PreprocessError

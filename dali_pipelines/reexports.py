@@ -17,3 +17,4 @@ from readers import ReadError as ReadError
 from readers import ReadReport as ReadReport
 from readers import Storage as Storage
 from readers import TimeBlocks as TimeBlocks
+from readers import TimeOrder as TimeOrder

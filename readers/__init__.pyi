@@ -15,6 +15,7 @@ from .fits.multi_hdu import Hdu as Hdu
 from .fits.reader import FitsReader as FitsReader
 from .index.columns import Columns as Columns
 from .index.rows.splitting import TimeBlocks as TimeBlocks
+from .index.rows.splitting import TimeOrder as TimeOrder
 from .index.table import Index as Index
 from .jpeg.reader import JpegReader as JpegReader
 from .npy import NpyReader as NpyReader

@@ -28,7 +28,7 @@ from readers.index.index_file import INDEX_SUFFIXES as INDEX_SUFFIXES
 from readers.index.index_file import ArrowFile, read_index_file, reader_columns, write_index_file
 from readers.index.paths import absolute, moved, whole
 from readers.index.rows.joining import joined, replaced
-from readers.index.rows.splitting import TimeBlocks, split_rows
+from readers.index.rows.splitting import TimeBlocks, TimeOrder, split_rows
 from readers.index.rows.values import RowValues
 from readers.index.rows.weights import RunningWeights, running_weights
 from readers.index.rows.where import matching, selected
@@ -993,7 +993,11 @@ class Index:
         return self.select(rows)
 
     def split(
-        self, fractions: Mapping[str, float], *, by: str | TimeBlocks | None = None, seed: int = 0
+        self,
+        fractions: Mapping[str, float],
+        *,
+        by: str | TimeBlocks | TimeOrder | None = None,
+        seed: int = 0,
     ) -> dict[str, Self]:
         """Return an Index for each part, e.g. for training, validation and test.
 
@@ -1005,13 +1009,14 @@ class Index:
         fractions : mapping of str to float
             Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. They are
             expected values: the more different values, the closer the parts come.
-        by : str or TimeBlocks, optional
+        by : str, TimeBlocks or TimeOrder, optional
             Column of text, bytes, integers, bools or times, e.g. that of the patient or the night,
-            whose rows must stay together. Or blocks of time, see `TimeBlocks`; rows in their gaps
-            are in no part, and the log counts them. By default ``key`` for samples in containers,
+            whose rows must stay together. Or blocks of time, see `TimeBlocks`; or one part after
+            the other in time, see `TimeOrder`. Rows in their gaps are in no part, and the log
+            counts them. By default ``key`` for samples in containers,
             else ``path``. Parts are not stratified: a small one may lack a class.
         seed : int
-            In [0, 2**64): each gives another split.
+            In [0, 2**64): each gives another split, but of `TimeOrder`.
 
         Raises
         ------
@@ -1020,14 +1025,16 @@ class Index:
         TypeError
             If the column holds something else.
         ValueError
-            If the fractions do not add up to 1, a value is null, or a part would get no row.
+            If the fractions do not add up to 1, a value is null, or a part would get no row. The
+            message names a seed with which each part gets some, if one of the next 100 does.
 
         Notes
         -----
         The hash is 64-bit BLAKE2b of the value in UTF-8, big-endian, with the seed as little-endian
         salt. Integers are written in decimal, bools as 0 and 1, times in nanoseconds since 1970. A
         part gets the hashes in its share of [0, 2**64), in the order of the fractions. By ``path``
-        a part depends on the whole path: an archive that was moved splits differently.
+        a part depends on the whole path: a copy of the archive in another folder splits
+        differently. Save the parts, and use `moved` there; or split by a column of relative paths.
 
         Blocks of time 10 n to 10 n + 9 are run n. Its hashes lie in different tenths of [0, 2**64),
         in a random order, and those of runs 2 n and 2 n + 1 in different twentieths, so that each
@@ -1143,9 +1150,9 @@ class Index:
         are more than half.
 
         With `offsets` each frame is the nearest file, too, and a file is in many samples. Parts of
-        a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)``, where `gap`
-        is at least the last offset minus the first, plus twice the tolerance; else the log counts
-        those that they share.
+        a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)`` or
+        ``TimeOrder("time", gap)``, where `gap` is at least the last offset minus the first, plus
+        twice the tolerance; else the log counts those that they share.
 
         `by` and `tolerance` are named as in pandas: this is ``merge_asof`` with
         ``direction="nearest"`` and each file used once.

@@ -52,6 +52,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "PipelineConfig": {"batch_size": 2},
     "Schedule": {"num_rows": 5, "batch_size": 2, "shard": Shard()},
     "TimeBlocks": {"column": "t_obs", "block": 10.0},
+    "TimeOrder": {"column": "t_obs"},
     "WeightedOrder": {"weights": [1.0]},
 }
 """Arguments without which a dataclass cannot be made."""

@@ -18,7 +18,7 @@ from dali_pipelines.cli.shared_flags import ClusterFlags, ProcessFlags, StorageF
 from readers.index.grouping.groups import Grouping, Missing
 
 if TYPE_CHECKING:
-    from readers import TimeBlocks
+    from readers import TimeBlocks, TimeOrder
 
 KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
@@ -26,7 +26,7 @@ _OF_FILES = ("keys", "inherit", "hdu", "hdus", "planes", "class_folders", "verif
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
-_OF_SPLITS = ("split_by", "block", "gap", "split_seed")
+_OF_SPLITS = ("split_by", "block", "time_order", "gap", "split_seed")
 
 
 def _hdu_names(text: str) -> tuple[int | str, ...]:
@@ -192,8 +192,15 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         "whole",
         metavar="TIME",
     )
+    time_order: bool = option(
+        False,
+        "--split: by the times of --split_by, the first part has the earliest rows, the last one "
+        "the latest",
+    )
     gap: str | None = option(
-        None, "--block: least distance of parts in time; rows between are left out", metavar="TIME"
+        None,
+        "--block, --time_order: least distance of parts in time; rows between are left out",
+        metavar="TIME",
     )
     split_seed: int = option(0, "--split: each number gives another split", metavar="N")
     join: bool = option(
@@ -225,10 +232,13 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
             raise ValueError(f"--moved is for an Index or a .csv, and {self.data} is none")
         if self.hdu is not None and self.hdus is not None:
             raise ValueError("--hdu and --hdus exclude each other")
-        if self.gap is not None and self.block is None:
-            raise ValueError("--gap needs --block")
-        if self.block is not None and self.split_by is None:
-            raise ValueError("--block needs --split_by, the name of a column of times")
+        if self.gap is not None and self.block is None and not self.time_order:
+            raise ValueError("--gap needs --block or --time_order")
+        for name, is_given in (("block", self.block is not None), ("time_order", self.time_order)):
+            if is_given and self.split_by is None:
+                raise ValueError(f"--{name} needs --split_by, the name of a column of times")
+        if self.block is not None and self.time_order:
+            raise ValueError("--block and --time_order exclude each other")
         if self.classes is not None and not self.class_folders:
             raise ValueError("--classes needs --class_folders")
         if self.cutouts is not None and self.grouping is not None:
@@ -274,10 +284,12 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
             raise ValueError(f"--{flag}: {error}") from error
 
     @cached_property
-    def parts_by(self) -> str | TimeBlocks | None:
-        """Column or blocks of time that decide the part of a row, see ``Index.split``."""
-        if self.block is None or self.split_by is None:  # blocks need a column, see above
-            return self.split_by
-        from readers.index.rows.splitting import TimeBlocks
+    def parts_by(self) -> str | TimeBlocks | TimeOrder | None:
+        """Column or times that decide the part of a row, see ``Index.split``."""
+        from readers.index.rows.splitting import TimeBlocks, TimeOrder
 
-        return TimeBlocks(self.split_by, self.block, self.gap or "0")
+        if self.split_by is not None and self.time_order:
+            return TimeOrder(self.split_by, self.gap or "0")
+        if self.split_by is not None and self.block is not None:
+            return TimeBlocks(self.split_by, self.block, self.gap or "0")
+        return self.split_by

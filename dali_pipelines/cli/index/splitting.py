@@ -50,8 +50,11 @@ def parts(config: IndexConfig, table: pa.Table) -> list[pa.Table]:
     if config.split is None:
         return [table]
     check(config, table.column_names)
-    with refusing(ValueError, TypeError, status=1, doing="--split"):
+    try:
         found = Index(table).split(config.split, by=config.parts_by, seed=config.split_seed)
+    except (ValueError, TypeError) as error:
+        message = str(error).replace("seed=", "--split_seed=")
+        raise CommandError(f"--split: {message}", 1) from error
     return [part.table for part in found.values()]
 
 

@@ -30,6 +30,8 @@ _CHUNK_ROWS = 1 << 16
 """Values that are Python objects at the same time."""
 _RUN = 10
 """Blocks in a row, whose hashes lie in different tenths."""
+_MOST_TRIES, _MOST_HASHED = 100, 1_000_000
+"""Seeds, and rows in all, that are tried to name a seed with which no part is empty."""
 _GAMMA = 0x9E3779B97F4A7C15
 """Step of SplitMix64 (Steele et al., OOPSLA 2014)."""
 
@@ -75,8 +77,7 @@ class TimeBlocks:
 
     def parts(self, table: pa.Table, bounds: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
         """Return the part of each row, -1 for rows in gaps."""
-        times, timed = times_of(table, self.column)
-        _check_present(table, self.column, timed)
+        times = _times_of(table, self.column)
         blocks, in_block = np.divmod(times, self._block_ns)
         start = _hashes([b""], seed)[0]
 
@@ -85,9 +86,56 @@ class TimeBlocks:
 
         parts = part(blocks)
         in_gap = (in_block >= self._block_ns - self._gap_ns) & (part(blocks + 1) != parts)
-        if count := int(in_gap.sum()):
-            logger.info("%d of %d rows lie in gaps, and are in no part", count, table.num_rows)
         return np.where(in_gap, -1, parts)
+
+
+@dataclass(frozen=True)
+class TimeOrder:
+    """Parts of a split that follow each other in time: the first one has the earliest rows.
+
+    For forecasts, whose test set must be later than all that was trained on. Rows of one time are
+    in one part. Unlike other splits, it depends on all rows: rows that are added later may move
+    others to another part, so save the parts.
+
+    Raises
+    ------
+    ValueError
+        If the gap is no duration.
+    """
+
+    column: str
+    """Column of times."""
+    gap: float | str | Quantity = 0.0
+    """Least distance of rows of different parts: seconds, or what ``astropy.units.Quantity`` takes,
+    e.g. ``"1 d"``. Rows of the last `gap` before the first one of the next part are in no part."""
+
+    def __post_init__(self) -> None:
+        nanoseconds("gap", self.gap)
+
+    def parts(self, table: pa.Table, bounds: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
+        """Return the part of each row, -1 for rows in gaps."""
+        if seed:
+            raise ValueError(
+                f"seed={seed} has no effect on TimeOrder, which has no chance: omit it"
+            )
+        times, gap = _times_of(table, self.column), nanoseconds("gap", self.gap)
+        places = np.rint(bounds / 2**64 * len(times)).astype(np.int64)
+        starts = np.sort(times)[places.clip(0, len(times) - 1)]
+        parts = np.searchsorted(starts, times, side="right")
+        until = times + np.minimum(gap, np.iinfo(np.int64).max - times)
+        in_gap = np.searchsorted(starts, until, side="right") != parts
+        return np.where(in_gap, -1, parts)
+
+
+def _times_of(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """Return a column of times in nanoseconds; ValueError if a row has none."""
+    times, timed = times_of(table, name)
+    _check_present(table, name, timed)
+    return times
+
+
+By = str | TimeBlocks | TimeOrder
+"""What decides the part of a row."""
 
 
 def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np.uint64]:
@@ -116,9 +164,9 @@ def usual_column(names: Collection[str]) -> str:
     return "key" if {"key", "offset"} <= set(names) else "path"
 
 
-def check_column(by: str | TimeBlocks, names: list[str]) -> None:
+def check_column(by: By, names: list[str]) -> None:
     """Raise KeyError if the column of a split is not among the names."""
-    name = by.column if isinstance(by, TimeBlocks) else by
+    name = by if isinstance(by, str) else by.column
     if name not in names:
         raise KeyError(
             f"splitting needs a column {name!r}: {did_you_mean(str(name), names)}the Index has "
@@ -127,7 +175,7 @@ def check_column(by: str | TimeBlocks, names: list[str]) -> None:
 
 
 def split_rows(
-    table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks | None, seed: int
+    table: pa.Table, fractions: Mapping[str, float], by: By | None, seed: int
 ) -> dict[str, NDArray[np.int64]]:
     """Return the rows of each part, see `readers.index.table.Index.split`."""
     if by is None:
@@ -135,24 +183,44 @@ def split_rows(
         table = _with_keys_of_files(table) if by == "key" else table
     bounds, seed = bounds_of(fractions), seed_of(seed)
     check_column(by, table.column_names)
-    if isinstance(by, TimeBlocks):
-        parts = by.parts(table, bounds, seed)
-    else:
-        parts = np.searchsorted(bounds, _hashes_of(table, by, seed), side="right")
+    parts = _parts(table, by, bounds, seed)
     rows = {name: np.flatnonzero(parts == number) for number, name in enumerate(fractions)}
+    gaps = int((parts < 0).sum())
     if empty := [name for name, found in rows.items() if not len(found)]:
-        gaps = int((parts < 0).sum())
+        in_gaps = f", {gaps} are in gaps" if gaps else ""
         raise ValueError(
-            f"{', '.join(map(repr, empty))} would get none of {table.num_rows} rows, {gaps} are in "
-            "gaps: use fewer parts, larger fractions, or a column or blocks with more values"
+            f"{', '.join(map(repr, empty))} would get none of {table.num_rows} rows{in_gaps}: "
+            f"{_remedy(table, by, bounds, seed)}"
         )
+    if gaps:
+        logger.info("%d of %d rows lie in gaps, and are in no part", gaps, table.num_rows)
     if (frames := frames_of(table)).offsets and (count := shared_files(table, frames, rows)):
         logger.warning(
             "%d files are in sequences of several parts: split by TimeBlocks('time', block, gap), "
-            "with a gap of the length of a sequence plus twice the tolerance",
+            "or TimeOrder('time', gap), with a gap of the length of a sequence plus twice the "
+            "tolerance",
             count,
         )
     return rows
+
+
+def _parts(table: pa.Table, by: By, bounds: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
+    """Return the part of each row, -1 for none."""
+    if isinstance(by, str):
+        return np.searchsorted(bounds, _hashes_of(table, by, seed), side="right")
+    return by.parts(table, bounds, seed)
+
+
+def _remedy(table: pa.Table, by: By, bounds: NDArray[np.uint64], seed: int) -> str:
+    """Return what to do where a part would get no row."""
+    if isinstance(by, TimeOrder):
+        return "use fewer parts, larger fractions, or a shorter gap"
+    others = "fewer parts, larger fractions, or a column or blocks with more values"
+    tries = min(_MOST_TRIES, _MOST_HASHED // table.num_rows)
+    for other in range(seed + 1, min(seed + 1 + tries, 2**64)):
+        if len({*_parts(table, by, bounds, other).tolist()} - {-1}) > len(bounds):
+            return f"with seed={other} each part gets some; or use {others}"
+    return f"use another seed, {others}" if not tries else f"use {others}"
 
 
 def _with_keys_of_files(table: pa.Table) -> pa.Table:

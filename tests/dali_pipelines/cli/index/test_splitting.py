@@ -9,7 +9,7 @@ import pytest
 from pyarrow import csv
 
 from dali_pipelines.cli.index import main as script
-from readers import Index, TimeBlocks
+from readers import Index, TimeBlocks, TimeOrder
 
 Run = Callable[..., tuple[int, str, str]]
 HOUR = 3_600_000_000_000
@@ -77,6 +77,27 @@ def test_blocks_of_time(given: Index, run: Run) -> None:
     assert gaps > 0
     assert f"{len(parts['a'])} a, {len(parts['b'])} b, {gaps} in gaps" in out
     assert Index.load("index.a.parquet").digest == parts["a"].digest
+
+
+def test_one_part_after_the_other(given: Index, run: Run) -> None:
+    flags = ("--split_by=t_obs", "--time_order", "--gap=6h")
+    status, out, _ = run("all.parquet", "--split=a=0.5,b=0.5", *flags)
+    assert status == 0
+    parts = given.split({"a": 0.5, "b": 0.5}, by=TimeOrder("t_obs", "6h"))
+    assert f"{len(parts['a'])} a, {len(parts['b'])} b" in out
+    for name, part in parts.items():
+        assert Index.load(f"index.{name}.parquet").digest == part.digest
+
+
+def test_a_seed_is_named_as_a_flag(given: Index, run: Run) -> None:
+    given.with_column("half", [row // 200 for row in range(400)]).save("halves.parquet")
+    shares, seeds = "--split=a=0.8,b=0.2", iter(range(100))
+    while (
+        found := run("halves.parquet", shares, "--split_by=half", f"--split_seed={next(seeds)}")
+    )[0] == 0:
+        pass
+    (flag,) = (word for word in found[2].split() if word.startswith("--split_seed="))
+    assert run("halves.parquet", shares, "--split_by=half", flag)[0] == 0
 
 
 def test_a_seed(given: Index, run: Run) -> None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from hashlib import blake2b
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from readers import Index, TimeBlocks
+from readers import Index, TimeBlocks, TimeOrder
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 DAY = 86_400_000_000_000
@@ -210,6 +211,98 @@ class TestByHash:
         assert len(index(["/a"]).split({"all": 1})["all"]) == 1
         with pytest.raises(ValueError, match="none of 1 rows"):
             index(["/a"]).split(SHARES)
+
+    def test_a_seed_that_fills_each_part_is_named(self) -> None:
+        """Where one of the next seeds does, also for blocks of time; not where none can."""
+        shares = {"a": 0.9, "b": 0.1}
+        blocks = TimeBlocks("t_obs", "10 d")
+        cases: list[tuple[Index, Any]] = [
+            (index([f"/{row % 6}" for row in range(480)]), None),
+            (days(np.arange(0, 25, 0.25)), blocks),
+        ]
+        for rows, by in cases:
+            seeds = []
+            for seed in range(30):
+                try:
+                    rows.split(shares, by=by, seed=seed)
+                except ValueError as error:
+                    found = re.search(r"seed=(\d+)", str(error))
+                    assert found is not None
+                    seeds.append(int(found[1]))
+                    assert int(found[1]) > seed
+            assert seeds
+            for seed in set(seeds):
+                assert all(map(len, rows.split(shares, by=by, seed=seed).values()))
+        with pytest.raises(ValueError, match="none of 3 rows: use fewer parts") as caught:
+            index(["/a"] * 3).split(shares)
+        assert "seed" not in str(caught.value)
+
+
+class TestTimeOrder:
+    @given(
+        st.lists(st.integers(0, 30), min_size=2, max_size=60),
+        st.sampled_from([{"a": 0.5, "b": 0.5}, SHARES, {"a": 0.34, "b": 0.33, "c": 0.33}]),
+        st.sampled_from([0, 1, 3]),
+    )
+    def test_no_row_is_later_than_one_of_the_next_part(
+        self, numbers: list[int], shares: dict[str, float], gap: int
+    ) -> None:
+        """Parts follow each other, at least a gap apart; rows of one time stay together."""
+        given = days(numbers)
+        try:
+            parts = given.split(shares, by=TimeOrder("t_obs", f"{gap} d"))
+        except ValueError:  # a part has no row
+            assume(False)
+        times = [part.table["t_obs"].to_numpy().astype(np.int64) // DAY for part in parts.values()]
+        for before, after in pairwise(times):
+            assert before.max() + gap < after.min()
+        kept = np.concatenate(times)
+        starts = [part.min() for part in times[1:]]
+        left = [day for day in numbers if day not in kept]
+        assert len(kept) + len(left) == len(numbers)
+        for day in left:
+            assert any(day < start <= day + gap for start in [*starts, *numbers])
+
+    def test_fractions(self, caplog: pytest.LogCaptureFixture) -> None:
+        """As scikit-learn's split without shuffling has them, of rows in the order of time."""
+        order = np.random.default_rng(0).permutation(200)
+        parts = days(order).split(SHARES, by=TimeOrder("t_obs"))
+        assert [len(part) for part in parts.values()] == [160, 20, 20]
+        assert sorted(parts["val"].table["path"].to_pylist()) == sorted(
+            f"/{row}" for row in np.flatnonzero((order >= 160) & (order < 180))
+        )
+        with caplog.at_level("INFO"):
+            parts = days(order).split(SHARES, by=TimeOrder("t_obs", "2 d"))
+        assert [len(part) for part in parts.values()] == [158, 18, 20]
+        assert caplog.messages == ["4 of 200 rows lie in gaps, and are in no part"]
+
+    def test_a_gap_that_is_longer_than_a_part(self) -> None:
+        with pytest.raises(ValueError, match=r"'val' would get none.*shorter gap"):
+            days(np.arange(100)).split(SHARES, by=TimeOrder("t_obs", "11 d"))
+        shares = {"a": 0.5, "b": 0.1, "c": 0.4}
+        late = days([*range(50), *[58] * 10, *range(60, 100)])
+        parts = late.split(shares, by=TimeOrder("t_obs", "1 d"))
+        assert [len(part) for part in parts.values()] == [50, 10, 40]
+        with pytest.raises(ValueError, match="'b' would get none"):
+            late.split(shares, by=TimeOrder("t_obs", "8.9e9 s"))
+
+    @pytest.mark.parametrize(
+        ("column", "by", "seed", "error", "words"),
+        [
+            ([1, 2, 3], TimeOrder("night"), 0, TypeError, "'night'.*times"),
+            ([1, 2, 3], TimeOrder("T"), 0, KeyError, "'T'"),
+            (pa.array([0, None, 1], pa.timestamp("s")), TimeOrder("night"), 0, ValueError, "row 1"),
+            (pa.array([0, 2, 1], pa.timestamp("s")), TimeOrder("night"), 1, ValueError, "seed=1"),
+            (pa.array([0, 0, 0], pa.timestamp("s")), TimeOrder("night"), 0, ValueError, "'a'"),
+        ],
+    )
+    def test_errors(
+        self, column: Any, by: TimeOrder, seed: int, error: type[Exception], words: str
+    ) -> None:
+        with pytest.raises(error, match=words):
+            index(["/a", "/b", "/c"], night=column).split({"a": 0.5, "b": 0.5}, by=by, seed=seed)
+        with pytest.raises(ValueError, match="gap"):
+            TimeOrder("night", gap="-1 d")
 
 
 class TestTimeBlocks:
