@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -19,11 +19,9 @@ from readers.fits.image import find_image
 from readers.fits.metadata import ALL
 from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.offsets import COLUMN, ImageOffsets, TileOffsets
-from readers.header_scan import file_facts
-from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
+from readers.index.keywords import checked_keys, each_image, with_keywords
 from readers.index.schema import with_column
 from readers.index.skipped import notes_or_null
-from readers.messages import printable
 from readers.places.opener import Places
 from readers.places.storage import Storage
 from readers.values import check_bool
@@ -31,10 +29,7 @@ from readers.values import check_bool
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    import pyarrow as pa
-
     from readers.contract import Row
-    from readers.fits.headers import Value
     from readers.index.table import Index
     from readers.places.contract import Place
 
@@ -94,53 +89,23 @@ def with_keys(
             tells which bytes of a file a row is, if `hdu` is ``"all"``, or if the Index names other
             HDUs for all its rows.
     """
-    import pyarrow as pa
-
     check_hdu(index, hdu)
-    wanted = [*keys]
-    if isinstance(keys, str) or not all(isinstance(key, str) for key in wanted):
-        raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
+    wanted = checked_keys(keys)
     check_bool("inherit", inherit)
     if hdu == ALL:
         raise ValueError(
             f"hdu must be one HDU, got {hdu!r}: make the Index with "
             f"dali-pipelines index --hdu {ALL}"
         )
-    facts = FactTable([key.strip().upper() for key in wanted])
-    check_keys(facts.keys, index.table.column_names)
     index = index.with_versions(storage)
-    rows, numbers = _each_image(index, storage)
-    read_keys = keys_to_read(facts.keys)
-    read = partial(_keyword_facts, read_keys, checked(hdu), inherit)
-    bad: list[ReadError] = []
-    nothing = dict.fromkeys((*COLUMNS, *read_keys))
-    with closing(thread_map(read, rows, num_threads, executor)) as found:
-        for each in progress(found):
-            if isinstance(each, ReadError):
-                bad.append(each)
-            facts.add(nothing if isinstance(each, ReadError) else each)
-    columns = facts.table().select([*map(column_name, facts.keys)])
-    _log_missing(facts, columns, bad, inherit=inherit)
-    table = index.table
-    for name in columns.column_names:
-        column = columns[name].take(numbers)
-        without = pa.types.is_null(column.type)  # readers can use NaN
-        table = with_column(table, name, column.cast(pa.float64()) if without else column)
+    columns = index.columns().with_places(Places(storage or Storage()))
+
+    def read_all(function: Callable[[Row], Any], rows: Sequence[Row]) -> Iterator[Any]:
+        with closing(thread_map(function, rows, num_threads, executor)) as found:
+            yield from progress(found)
+
+    table = with_keywords(index.table, columns, wanted, read_all, hdu=checked(hdu), inherit=inherit)
     return type(index)(table)
-
-
-def _log_missing(
-    facts: FactTable, columns: pa.Table, bad: Sequence[ReadError], *, inherit: bool
-) -> None:
-    """Log a warning for images that cannot be read, and for each keyword without values."""
-    if bad:
-        message = "%d of %d images cannot be read and have no keywords, the first: %s"
-        logger.warning(message, len(bad), columns.num_rows, printable(bad[0]))
-    remedy = "" if inherit else "; if it is in the header of HDU 0, set inherit=True"
-    for key in facts.absent(columns):
-        logger.warning("key %s has no value in the header of any image%s", key, remedy)
-    for line in facts.not_times_lines():
-        logger.warning("%s", line)
 
 
 def with_tiles(
@@ -191,38 +156,10 @@ def with_tiles(
     check_hdu(index, hdu)
     wanted = checked(hdu)
     index = index.with_versions(storage)  # notes must match the version that will be read
-    rows, numbers = _each_image(index, storage)
+    rows, numbers = each_image(index.columns().with_places(Places(storage or Storage())))
     with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
     return type(index)(with_column(index.table, COLUMN, notes.take(numbers)))
-
-
-def _each_image(index: Index, storage: Storage | None) -> tuple[list[Row], pa.Array]:
-    """Return a row for each distinct image, and the image's number for each row of the Index."""
-    import pyarrow as pa
-
-    columns = index.columns().with_places(Places(storage or Storage()))
-    images: dict[Hashable, int] = {}
-    numbers: list[int] = []
-    rows: list[Row] = []
-    for row in map(columns.row, range(len(index))):
-        key = row.name, row.hdu, row.plane
-        if key not in images:
-            images[key] = len(rows)
-            rows.append(row)
-        numbers.append(images[key])
-    return rows, pa.array(numbers, pa.int64())
-
-
-def _keyword_facts(
-    keys: Sequence[str], hdu: HduName | None, inherit: bool, row: Row
-) -> dict[str, Value] | ReadError:
-    try:
-        wanted = hdu if row.hdu is None else row.hdu
-        (facts,) = file_facts(row.place, keys, wanted, inherit=inherit)
-    except ReadError as error:
-        return error
-    return facts
 
 
 def check_hdu(index: Index, hdu: HduName | None) -> None:

@@ -14,13 +14,10 @@ from readers.fits.file import read_errors
 from readers.fits.headers import HduName, Value
 from readers.fits.metadata import image_metadata
 from readers.fits.planes import ImageShape
-from readers.index.table import SUFFIXES
+from readers.index.keywords import is_encoded as is_encoded
 from readers.jpeg.reader import JpegReader, load
 from readers.places.contract import Place
 from readers.places.opener import LOCAL
-from readers.places.span import SpanPlace
-
-_FITS = (b"SIMPLE  =", b"\x1f\x8b")
 
 
 def file_facts(
@@ -78,14 +75,6 @@ def file_facts(
         rows = [row for facts in found for row in _each(path, facts, planes)]
     with read_errors(path, None, None), place:  # it may be deleted meanwhile
         return [row | {"path": path, "file_bytes": place.nbytes} for row in rows]
-
-
-def is_encoded(place: Place) -> bool:
-    """Return whether a file has the suffix of an encoded image, or a member is not FITS."""
-    if not isinstance(place, SpanPlace):
-        return place.name.lower().endswith(SUFFIXES["jpeg"])
-    with read_errors(place.name, None, None), place:
-        return not place.read(0, 9).startswith(_FITS)
 
 
 def _each(

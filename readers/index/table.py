@@ -99,6 +99,7 @@ class Index:
         data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         *,
         suffixes: Sequence[str] = ALL_SUFFIXES,
+        keys: Sequence[str] | None = None,
         storage: Storage | None = None,
     ) -> Self:
         """Make or load an Index from a folder, a glob, a list of paths or a file that lists them.
@@ -116,13 +117,17 @@ class Index:
             folder or prefix are read if it has no other files of these suffixes.
         suffixes : sequence of str
             Suffixes to search a folder for, in lower case, with the dot.
+        keys : sequence of str, optional
+            Keywords of FITS headers, in any case, such as ``["T_OBS", "WAVELNTH"]``, that become
+            columns ``t_obs`` and ``wavelnth``. The header of each image is read: of a large archive
+            save the Index. `dali_pipelines.with_keys` does the same with more settings.
         storage : Storage, optional
             How remote objects are requested.
 
         Returns
         -------
         Index
-            With ``path``. For objects also ``file_bytes`` and ``etag``, their lengths and versions:
+            With ``path``, and a column for each of `keys`, null without a value. For objects also ``file_bytes`` and ``etag``, their lengths and versions:
             an object that has changed when it is read is rejected. They come from the listing; for
             each URL of a list or catalogue the first byte is requested, see `with_versions`.
 
@@ -135,23 +140,34 @@ class Index:
             If the objects cannot be listed, or no URL of a list can be read.
         ValueError
             If a URL is not supported, or holds a password; or if a list has the path of an Index
-            file, a catalogue or a tar, or the URL of a prefix.
+            file, a catalogue or a tar, or the URL of a prefix. Or if `keys` are no keywords, or
+            would be a column that is there.
 
         Examples
         --------
         ::
 
             index = Index.scan("archive")
-            index = Index.scan("archive/2015/**/*.fits")
+            index = Index.scan("archive/2015/**/*.fits", keys=["T_OBS", "WAVELNTH"])
             index = Index.scan("s3://bucket/archive/", storage=Storage(anonymous=True))
         """
         storage = storage or Storage()
-        if isinstance(data, str | os.PathLike) and os.path.isfile(data):
-            if os.fspath(data).endswith(INDEX_SUFFIXES):
-                return cls.load(data)
-            if os.fspath(data).endswith(".csv"):
-                return cls.from_csv(data).with_versions(storage)
-        return cls(scanned_table(data, tuple(suffixes), Places(storage)))
+        if keys is not None:
+            from readers.index.keywords import checked_keys, with_keywords  # astropy
+
+            keys = checked_keys(keys)
+        path = os.fspath(data) if isinstance(data, str | os.PathLike) else None
+        if path is not None and os.path.isfile(path) and path.endswith(INDEX_SUFFIXES):
+            index = cls.load(path)
+        elif path is not None and os.path.isfile(path) and path.endswith(".csv"):
+            index = cls.from_csv(path).with_versions(storage)
+        else:
+            index = cls(scanned_table(data, tuple(suffixes), Places(storage)))
+        if keys is None:
+            return index
+        index = index.with_versions(storage)
+        columns = index.columns().with_places(Places(storage))
+        return cls(with_keywords(index.table, columns, keys))
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:

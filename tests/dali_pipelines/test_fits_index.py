@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 from astropy.io import fits
 from astropy.time import Time
+from PIL import Image
 
-from dali_pipelines import Index, fits_index, with_keys
-from readers.header_scan import file_facts
+from dali_pipelines import Index, with_keys
+from readers.fits.metadata import image_metadata
+from readers.index import keywords
 
 PIXELS = np.zeros((4, 5), np.int16)
 
@@ -58,11 +60,29 @@ def test_the_hdu_of_a_row_is_read(archive: Index) -> None:
         with_keys(archive, ["WAVELNTH"], hdu="all")
 
 
+def test_a_scan_with_keys(archive: Index, tmp_path: Path) -> None:
+    """In one step, of a folder, of an Index file, and of other files than FITS."""
+    expected = with_keys(archive, ["WAVELNTH", "GAIN"])
+    assert Index.scan(tmp_path, keys=["wavelnth", "GAIN"]).table.equals(expected.table)
+    archive.save(tmp_path / "a.parquet")
+    assert Index.scan(tmp_path / "a.parquet", keys=["WAVELNTH", "GAIN"]).table.equals(
+        expected.table
+    )
+    expected.save(tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="two columns gain"):
+        Index.scan(tmp_path / "b.parquet", keys=["GAIN"])
+    with pytest.raises(ValueError, match="keys must be a sequence of keywords, got 'GAIN'"):
+        Index.scan(tmp_path / "none", keys="GAIN")
+    Image.new("L", (3, 3)).save(tmp_path / "c.png")
+    mixed = Index.scan([tmp_path / "c.png", tmp_path / "0.fits"], keys=["WAVELNTH"])
+    assert mixed.table["wavelnth"].to_pylist() == [None, 171]
+
+
 def test_an_image_is_read_once_for_all_its_rows(
     archive: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = mock.Mock(side_effect=file_facts)
-    monkeypatch.setattr(fits_index, "file_facts", read)
+    read = mock.Mock(side_effect=image_metadata)
+    monkeypatch.setattr(keywords, "image_metadata", read)
     rows = archive.select([5, 0, 5, 0, 0])
     assert with_keys(rows, ["WAVELNTH"]).table["wavelnth"].to_pylist() == [176, 171, 176, 171, 171]
     assert read.call_count == 2

@@ -102,8 +102,8 @@ class Grouping:
                 meant = did_you_mean(str(name), names)
                 raise KeyError(
                     f"grouping needs a column {name!r}: {meant}the Index has {', '.join(names)}; "
-                    "add that of a header keyword by with_keys(index, keys) or dali-pipelines "
-                    "index --keys, or name another"
+                    "add that of a header keyword by Index.scan(data, keys=[...]), "
+                    "with_keys(index, keys) or dali-pipelines index --keys, or name another"
                 )
 
     def apply(self, table: pa.Table) -> tuple[pa.Table, Dropped]:

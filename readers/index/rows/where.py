@@ -150,7 +150,8 @@ def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.Data
     unread = ", ".join(f"{name} of {kind}" for name, kind in others.items())
     return (
         f"{reason}; the columns are {', '.join(names)}: add that of a header keyword by "
-        "with_keys(index, keys) or dali-pipelines index --keys, or name another"
+        "Index.scan(data, keys=[...]), with_keys(index, keys) or dali-pipelines index --keys, or "
+        "name another"
         + (f"; conditions cannot read {unread}: convert it to another type" if others else "")
     )
 

@@ -1,0 +1,154 @@
+"""Columns of the header keywords of FITS files, for the rows of an Index."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from readers.errors import ReadError
+from readers.fits.file import read_errors
+from readers.fits.headers import HduName, Value
+from readers.fits.metadata import image_metadata
+from readers.index.columns import Columns
+from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
+from readers.index.scan import SUFFIXES
+from readers.index.schema import with_column
+from readers.messages import printable
+from readers.places.contract import Place
+from readers.places.span import SpanPlace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.contract import Row
+
+logger = logging.getLogger(__name__)
+
+ReadAll = Callable[[Callable[["Row"], Any], Sequence["Row"]], Iterable[Any]]
+"""Calls a function with each of some rows, and yields the results in their order."""
+
+_FITS = (b"SIMPLE  =", b"\x1f\x8b")
+_THREADS = 4
+_AHEAD = 1024
+"""Rows that wait for threads at a time."""
+
+
+def checked_keys(keys: Sequence[str]) -> list[str]:
+    """Return keywords in capitals; ValueError if they are not a sequence of texts."""
+    wanted = [*keys]
+    if isinstance(keys, str) or not all(isinstance(key, str) for key in wanted):
+        raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
+    return [key.strip().upper() for key in wanted]
+
+
+def in_threads(function: Callable[[Row], Any], rows: Sequence[Row]) -> Iterator[Any]:
+    """Yield ``function(row)`` for each row, in order, from threads."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(rows), _AHEAD):
+            yield from pool.map(function, rows[start : start + _AHEAD])
+
+
+def with_keywords(
+    table: pa.Table,
+    columns: Columns,
+    keys: Sequence[str],
+    read_all: ReadAll = in_threads,
+    *,
+    hdu: HduName | None = None,
+    inherit: bool = False,
+) -> pa.Table:
+    """Return the table of an Index with a column for each keyword, see `FactTable`.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Table of the Index.
+    columns : Columns
+        Its rows, with the Places of their files.
+    keys : sequence of str
+        Keywords, as of `checked_keys`.
+    read_all : callable
+        Reads the rows.
+    hdu : int, str or (str, int), optional
+        HDU of rows that name none.
+    inherit : bool
+        Whether keywords are taken from the primary header, too.
+
+    Raises
+    ------
+    ValueError
+        As of `check_keys`.
+    """
+    import pyarrow as pa
+
+    facts = FactTable(keys)
+    check_keys(facts.keys, table.column_names)
+    rows, numbers = each_image(columns)
+    read_keys = keys_to_read(facts.keys)
+    nothing = dict.fromkeys((*COLUMNS, *read_keys))
+    bad: list[ReadError] = []
+    for found in read_all(partial(_keywords_of, read_keys, hdu, inherit), rows):
+        if isinstance(found, ReadError):
+            bad.append(found)
+        facts.add(nothing if isinstance(found, ReadError) else nothing | found)
+    made = facts.table().select([*map(column_name, facts.keys)])
+    _log_missing(facts, made, bad, inherit=inherit)
+    for name in made.column_names:
+        column = made[name].take(numbers)
+        without = pa.types.is_null(column.type)  # readers can use NaN
+        table = with_column(table, name, column.cast(pa.float64()) if without else column)
+    return table
+
+
+def each_image(columns: Columns) -> tuple[list[Row], pa.Array]:
+    """Return a row for each distinct image, and the image's number for each row of the Index."""
+    import pyarrow as pa
+
+    images: dict[Hashable, int] = {}
+    numbers: list[int] = []
+    rows: list[Row] = []
+    for row in map(columns.row, range(len(columns))):
+        key = row.name, row.hdu, row.plane
+        if key not in images:
+            images[key] = len(rows)
+            rows.append(row)
+        numbers.append(images[key])
+    return rows, pa.array(numbers, pa.int64())
+
+
+def is_encoded(place: Place) -> bool:
+    """Return whether a file has the suffix of an encoded image, or a member is not FITS."""
+    if not isinstance(place, SpanPlace):
+        return place.name.lower().endswith(SUFFIXES["jpeg"])
+    with read_errors(place.name, None, None), place:
+        return not place.read(0, 9).startswith(_FITS)
+
+
+def _keywords_of(
+    keys: Sequence[str], hdu: HduName | None, inherit: bool, row: Row
+) -> dict[str, Value] | ReadError:
+    try:
+        if is_encoded(row.place):
+            return {}
+        wanted = hdu if row.hdu is None else row.hdu
+        (facts,) = image_metadata(row.place, keys, wanted, inherit=inherit)
+    except ReadError as error:
+        return error
+    return facts
+
+
+def _log_missing(
+    facts: FactTable, columns: pa.Table, bad: Sequence[ReadError], *, inherit: bool
+) -> None:
+    """Log a warning for images that cannot be read, and for each keyword without values."""
+    if bad:
+        message = "%d of %d images cannot be read and have no keywords, the first: %s"
+        logger.warning(message, len(bad), columns.num_rows, printable(bad[0]))
+    remedy = "" if inherit else "; if it is in the header of HDU 0, use with_keys, inherit=True"
+    for key in facts.absent(columns):
+        logger.warning("key %s has no value in the header of any image%s", key, remedy)
+    for line in facts.not_times_lines():
+        logger.warning("%s", line)
