@@ -15,6 +15,7 @@ import zlib
 from PIL import Image
 
 from readers.jpeg.turn import Turn
+from readers.quiet import without_warnings
 
 _ORIENTATION = 0x0112
 """Number of the tag in EXIF and TIFF."""
@@ -47,9 +48,10 @@ def with_orientation(data: bytes, exif: tuple[slice, ...]) -> tuple[bytes, int]:
 def _orientation(block: bytes) -> int:
     tags = Image.Exif()
     try:
-        # Not Image.getexif(), which would also read XMP.
-        tags.load(block)
-        found = tags.get(_ORIENTATION, 1)
+        with without_warnings:  # about broken tags: as errors they would hide the orientation
+            # Not Image.getexif(), which would also read XMP.
+            tags.load(block)
+            found = tags.get(_ORIENTATION, 1)
     except Exception:  # Pillow's parser raises many types on broken blocks
         return 1
     return int(found) if found in range(1, 9) else 1
@@ -84,6 +86,7 @@ def turn_of(image: Image.Image) -> Turn:
     """
     forget_xmp(image)  # XMP may follow the pixels
     try:
-        return Turn.of(image.getexif().get(_ORIENTATION, 1))
+        with without_warnings:
+            return Turn.of(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # Pillow's parser raises many types on broken blocks
         return Turn()

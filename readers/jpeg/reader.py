@@ -330,8 +330,7 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
             encoded = of_any_size(partial(with_exif_chunk, encoded))
         structure = structure_of(encoded)
     if structure.exif:
-        with without_warnings:
-            encoded, orientation = with_orientation(encoded, structure.exif)
+        encoded, orientation = with_orientation(encoded, structure.exif)
     encoded = without_hints(encoded, structure)
     header, pixels = structure.header, None
     if decode or header is None:

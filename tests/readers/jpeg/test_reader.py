@@ -5,6 +5,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from PIL import Image, ImageOps
 
 from readers import JpegReader, Peek, ReadError, Row, Window
 from readers.contract import Sample
+from readers.jpeg.mcu.find import find_mcu_rows
 from readers.jpeg.sample_format import stored_bits
 from readers.jpeg.structure import structure_of
 from readers.quiet import without_warnings
@@ -179,6 +181,20 @@ def exif_block(*entries: Any, start: bytes = b"Exif\0\0II*\0") -> bytes:
 def test_an_invalid_orientation_does_not_matter(tmp_path: Path, kind: int, value: int) -> None:
     row = written(tmp_path, with_segment(encoded(), exif_block((ORIENTATION, kind, 1, value))))
     assert JpegReader().peek(row, None).height == 40
+
+
+@pytest.mark.parametrize("orientation", [1, 6, 8])
+def test_a_warning_does_not_hide_the_orientation(tmp_path: Path, orientation: int) -> None:
+    """Warnings are errors here, and Pillow warns about the first tag, whose text is not there."""
+    block = exif_block((0x10F, 2, 9000, 8), (ORIENTATION, 3, 1, orientation))
+    content = with_segment(encoded(), block)
+    with pytest.warns(UserWarning, match="Skipping tag"), Image.open(io.BytesIO(content)) as image:
+        displayed = ImageOps.exif_transpose(image)
+    row = written(tmp_path, content)
+    noted = replace(row, notes={"mcu_rows": find_mcu_rows(content).pack()})
+    for each in (row, noted):
+        sample = JpegReader().read(each, Window(height=displayed.height, width=displayed.width))
+        assert sample.image_size == (displayed.height, displayed.width)
 
 
 def several_pictures() -> bytes:
