@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ def checked(table: pa.Table) -> pa.Table:
             f"an Index is made of a pyarrow.Table, got {type(table)}: give "
             "pyarrow.table(dict), pyarrow.Table.from_pandas(frame), or a path to Index.scan"
         )
+    check_distinct(table)
     table = without_views(table)
     if "path" not in table.column_names:
         raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
@@ -55,6 +57,15 @@ def checked(table: pa.Table) -> pa.Table:
             _check_whole_numbers(name, table[name])
     _check_spans(table)
     return table
+
+
+def check_distinct(table: pa.Table) -> None:
+    """Raise ValueError if several columns have one name."""
+    if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
+        raise ValueError(
+            f"the table has several columns {', '.join(map(repr, twice))}: rename all but one, "
+            "with table.rename_columns, or drop them"
+        )
 
 
 def without_views(table: pa.Table) -> pa.Table:

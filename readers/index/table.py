@@ -772,6 +772,7 @@ class Index:
     def _of_file(cls, table: pa.Table, path: str | os.PathLike[str]) -> Self:
         """Make an Index of the table of a file, in which relative paths are relative to it."""
         try:
+            schema.check_distinct(table)
             return cls(absolute(table, folder_of(path)))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error

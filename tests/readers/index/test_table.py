@@ -63,6 +63,15 @@ class TestTable:
         with pytest.raises(ValueError, match="at least one row"):
             make([])
 
+    def test_two_columns_of_one_name(self, tmp_path: Path) -> None:
+        twice = pa.Table.from_arrays([pa.array(["/a"])] * 3, ["path", "label", "label"])
+        with pytest.raises(ValueError, match=r"several columns 'label'.*rename"):
+            Index(twice)
+        with pa.ipc.new_file(tmp_path / "a.arrow", twice.schema) as file:
+            file.write_table(twice)
+        with pytest.raises(ValueError, match=r"a\.arrow: .*'label'"):
+            Index.load(tmp_path / "a.arrow")
+
     def test_views_become_plain(self) -> None:
         views = {
             "path": pa.array(["/a", "/b"], pa.string_view()),
