@@ -11,6 +11,18 @@ from collections.abc import Callable
 from typing import Any
 
 
+def location(text: str) -> str:
+    """Read a path or a URL of the command line; reject a URL that contains a secret."""
+    from readers.places.urls import check_url, is_url
+
+    if is_url(text):
+        try:
+            check_url(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """Return a type for `option`: integers from `least` on."""
 

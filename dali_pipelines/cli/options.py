@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from dali_pipelines.cli import errors
 from dali_pipelines.cli.errors import CommandError, one_line
-from dali_pipelines.cli.flag_types import at_home, number_or_share
+from dali_pipelines.cli.flag_types import at_home, location, number_or_share
 from dali_pipelines.keywords import field_docs
 from readers.messages import did_you_mean
 
@@ -329,6 +329,9 @@ def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[s
             expected = "true or false" if flag.is_switch else "a value or several"
             raise ValueError(f"{name} must be {expected}, got {value!r}")
         values = value if isinstance(value, list) else [value]
+        is_path = flag.options.get("type") is location and "nargs" not in flag.options
+        if is_path and isinstance(value, list):  # a name may have commas
+            raise ValueError(f"{name} must be one path, got {value!r}")
         is_number = flag.options.get("type") in (int, float, number_or_share)
         if is_number and any(isinstance(one, str) for one in values):
             raise ValueError(f"{name} must be a number, without quotes, got {value!r}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+import math
 import os
 import re
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import CommandError, refusing
@@ -33,18 +33,6 @@ _FEW_FILES = 10_000
 """Most files to compare one by one: more could take hours on a network."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
 """Fields of a row, and columns, that locate the bytes of an image."""
-
-
-def location(text: str) -> str:
-    """Parse a path or a URL of the command line; reject a URL that contains a secret."""
-    from readers.places.urls import check_url, is_url
-
-    if is_url(text):
-        try:
-            check_url(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 def index_of(
@@ -93,18 +81,22 @@ def _images(indexes: Sequence[Index], hdu: HduName | None = None) -> Index:
 def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
     """Return the Index of a file, folder, glob, URL or Index file, or raise CommandError.
 
-    Without suffixes it is a Zarr store.
+    Without suffixes it is a Zarr store, or HDF5 and netCDF4 by the suffix of the (first) file.
     """
     with refusing(ImportError, OSError, ValueError):
         return index_at(file, suffixes, storage)
 
 
-def index_at(data: str, suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index like `scanned`, or raise what its methods do."""
+def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
+    """Return the Index like `scanned`, also of several paths, or raise what its methods do."""
+    from readers.chunks.hdf5 import SUFFIXES
     from readers.index.table import INDEX_SUFFIXES, Index
 
-    if suffixes or data.endswith(INDEX_SUFFIXES):
+    first = data if isinstance(data, str) else data[0]
+    if suffixes or first.endswith(INDEX_SUFFIXES):
         return Index.scan(data, suffixes=suffixes, storage=storage)
+    if first.lower().endswith(SUFFIXES):
+        return Index.scan_arrays(data, storage=storage)
     return Index.from_zarr(data, storage=storage)
 
 
@@ -186,6 +178,24 @@ def _check_text(path: str) -> None:
                 raise CommandError(
                     f"{path} exists, and holds images or other data: give another name"
                 )
+
+
+def write_json(path: str, content: Any, indent: int) -> None:
+    """Write a JSON file, all or nothing; numbers that JSON does not have, such as NaN, are null."""
+    import json
+
+    write_file(path, json.dumps(_for_json(content), indent=indent, allow_nan=False) + "\n")
+
+
+def _for_json(value: Any) -> Any:
+    """Return a value with plain types in place of dataclasses, and None for NaN and infinity."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {name: _for_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class OutputFile:

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
-from dali_pipelines.cli.flag_types import named_hdu, number_of_bytes, number_or, number_or_share
+from dali_pipelines.cli.flag_types import (
+    location,
+    named_hdu,
+    number_of_bytes,
+    number_or,
+    number_or_share,
+)
 from dali_pipelines.cli.options import option
-from dali_pipelines.cli.paths import index_at, location
+from dali_pipelines.cli.paths import index_at
 from dali_pipelines.cli.pipeline_flags import (
     PipelineFlags,
     calibration_settings,
@@ -54,8 +60,13 @@ class RunConfig(DeviceFlags, PipelineFlags):
         "output": "report audit rejected",
     }
 
-    data: str | None = option(
-        None, "folder, glob, URL, .csv or Index file (default: the sample set)", type=location
+    data: str | Sequence[str] | None = option(
+        None,
+        "folder, glob, URL, .csv or Index file, or several folders, globs and files (default: the "
+        "sample set)",
+        type=location,
+        nargs="+",
+        metavar="DATA",
     )
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
@@ -118,6 +129,8 @@ class RunConfig(DeviceFlags, PipelineFlags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.data, list) and len(self.data) == 1:
+            object.__setattr__(self, "data", self.data[0])
         for name in _COUNTS:
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:

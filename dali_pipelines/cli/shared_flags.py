@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_pipelines.cli.flag_types import at_least, hdu_name
+from dali_pipelines.cli.flag_types import at_least, hdu_name, location
 from dali_pipelines.cli.options import option, settings_of
-from dali_pipelines.cli.paths import location
 from dali_pipelines.runtime.cgroup import whole_cores
 from readers.places.storage import Storage
 

@@ -142,8 +142,9 @@ class Job:
     @property
     def first_path(self) -> str:
         """Path or URL of the data; empty if they could not be opened, which another check says."""
-        if is_url(data := self.config.data or ""):
-            return data
+        data = self.config.data or ""
+        if is_url(first := data if isinstance(data, str) else data[0]):
+            return first
         try:
             return self.index.path(0)
         except Exception:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dali_pipelines.cli.flag_types import at_home, fractions, hdu_name, plane_numbers
+from dali_pipelines.cli.flag_types import at_home, fractions, hdu_name, location, plane_numbers
 from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import option
-from dali_pipelines.cli.paths import location
 from dali_pipelines.cli.shared_flags import ClusterFlags, ProcessFlags, StorageFlags
 from readers.index.grouping.groups import Grouping, Missing
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.environment import hardware, versions
 from dali_pipelines.cli.errors import count, in_flags
 from dali_pipelines.cli.options import given_flags
-from dali_pipelines.cli.paths import write_file
+from dali_pipelines.cli.paths import write_json
 from dali_pipelines.cli.run.advice import advise
 from readers.messages import printable
 
@@ -34,9 +33,7 @@ def finish(run: Run, status: int) -> int:
         print(summary(report))
         run.draw()
     if run.config.report is not None:
-        write_file(
-            run.config.report, json.dumps(report, indent=2, default=dataclasses.asdict) + "\n"
-        )
+        write_json(run.config.report, report, indent=2)
     # In a short run a rank may have had no samples. After a stop the other ranks may be gone.
     if not status and run.steps_done and not run.ranks.agree(run.loader.stats.samples > 0):
         return 1

@@ -26,7 +26,6 @@ for wrong usage, 130 if interrupted.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 from collections import Counter
@@ -36,7 +35,7 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.errors import CommandError, command, count, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import config_file, parse
-from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_file
+from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_json
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
 from dali_pipelines.runtime.ranks import Ranks
@@ -125,4 +124,4 @@ def _save(path: str, device: str, records: Sequence[Record]) -> None:
             file["max_difference"] = str(file["max_difference"])  # JSON has no such numbers
     report = {"versions": versions(), "device": device, "files": files}
     with refusing(OSError, status=1, doing=f"{path} could not be written"):
-        write_file(path, json.dumps(report, indent=1) + "\n")
+        write_json(path, report, indent=1)

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from dali_pipelines.cli.errors import EXTRA, CommandError, command
-from dali_pipelines.cli.flag_types import number_of_bytes
+from dali_pipelines.cli.flag_types import location, number_of_bytes
 from dali_pipelines.cli.main import main
 from dali_pipelines.cli.options import option, parse
 
@@ -23,6 +23,7 @@ class Config:
     kind: str = option("a", "a word", choices=("a", "b"))
     crop: list[int] | None = option(None, "numbers", type=int, nargs="+")
     fast: bool = option(True, "yes or no")
+    place: str | None = option(None, "a file", type=location)
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -57,8 +58,8 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("sise = 3", "sise.*size.*crop, fast, kind, size"),
-        ("x = 3", "x.*crop, fast, kind, size"),
+        ("sise = 3", "sise.*size.*crop, fast, kind, place, size"),
+        ("x = 3", "x.*crop, fast, kind, place, size"),
         ("size = ", "TOML"),
         ('size = "3"', "size.*without quotes.*'3'"),
         ("size = 3.5", "--size.*'3.5'"),
@@ -66,6 +67,7 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
         ("size = 0", "--size.*at least 1.*0"),
         ("size = [1, 2]", "--size.*'1,2'"),
         ("size = true", "size.*value.*True"),
+        ('place = ["a", "b"]', r"place.*one path.*\['a', 'b'\]"),
         ('fast = "yes"', "fast.*true or false.*'yes'"),
     ],
 )

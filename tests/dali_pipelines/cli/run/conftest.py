@@ -44,7 +44,7 @@ def run(tmp_path: Path, command: Callable[..., tuple[str, str]]) -> Callable[...
         out, err = command("run", *always, *flags, status=status)
         found = SimpleNamespace(out=out, err=err, lines=[])
         if report.exists():
-            found.report = json.loads(report.read_text())
+            found.report = json.loads(report.read_text(), parse_constant=pytest.fail)
         if audit.exists():
             with audit.open(newline="") as file:
                 found.lines = list(csv.DictReader(file))

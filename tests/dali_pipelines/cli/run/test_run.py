@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 import solar_files
 from astropy.io import fits
+from astropy.table import Table
 
-from dali_pipelines.cli.run_config import RunConfig, choose_devices
+from dali_pipelines.cli.options import parse
+from dali_pipelines.cli.run_config import RunConfig, choose_devices, open_index
 from dali_pipelines.runtime.ranks import Ranks
 from readers import BlockOrder, Index, Order, WeightedOrder
 from readers.aia.degradation import OFFICIAL_SHA256
@@ -70,6 +72,40 @@ class TestRows:
         index, file = Index.scan(archive), tmp_path / "index.parquet"
         index.with_column("y", [-4.5] * 23).with_column("x", [20.0] * 23).save(file)
         assert sorted(run(file, "--batch_size=4", "--crop=8", "--window=row", *flags).rows) == ALL
+
+    def test_windows_of_an_index_need_no_flags(
+        self, archive: Path, tmp_path: Path, run: Run
+    ) -> None:
+        """And the flags of a message are flags."""
+        images, file = Index.scan(archive), tmp_path / "cutouts.arrow"
+        paths = images.table["path"].to_pylist()
+        objects = Table({"path": paths, "x": [1] * 23, "y": [9] * 23})
+        Index.cutouts(images, objects, (8, 6), outside="fill").save(file)
+        found = run(file, "--batch_size=4")
+        assert sorted(found.rows) == ALL
+        pixels = found.report["output_mpix_per_s"] * 1e6 / found.report["images_per_s"]
+        assert pixels == pytest.approx(48)
+        err = run(file, "--batch_size=4", "--window=random", "--crop=8", status=2).err
+        assert "--window=row" in err
+        assert "--crop 8 6" in err
+        err = run(file, "--batch_size=4", "--outside=reject", status=1).err
+        assert "--outside=fill" in err
+
+    def test_several_folders_and_files(self, archive: Path, tmp_path: Path, run: Run) -> None:
+        data = [str(archive / "later"), str(archive / "03.fits")]
+        found = run(archive, "--batch_size=4", "--data", *data)
+        assert sorted(line["path"] for line in found.lines) == sorted(
+            [f"{data[0]}/21.fits", f"{data[0]}/22.fits", data[1]]
+        )
+        settings = tmp_path / "run.toml"
+        settings.write_text(f"data = {data}\nbatch_size = 4\n")
+        config = parse(RunConfig, [f"--config={settings}"], None, "run")
+        assert len(open_index(config)) == 3
+
+    def test_a_report_has_no_numbers_that_json_lacks(self, archive: Path, run: Run) -> None:
+        """The fixture refuses NaN and infinity, as other languages do."""
+        flags = ("--batch_size=4", "--crop=30", "--outside=fill", "--missing=nan")
+        assert run(archive, *flags).report["config"]["missing"] is None
 
     def test_images_of_several_sizes(self, tmp_path: Path, run: Run) -> None:
         folder, settings = tmp_path / "mixed", tmp_path / "run.toml"
