@@ -111,6 +111,7 @@ def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: Pipeline
         if nobody_answered(error):
             raise
         return  # the readers report it
+    several: dict[str, str] = {}
     for name, hdu in names.items():
         if row.hdu is not None:
             try:
@@ -119,14 +120,16 @@ def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: Pipeline
                 raise ValueError(f"hdus: {name!r} in {printable(row.name)}: {error}") from None
             continue
         wanted = plain_name(hdu)
-        numbers = [number for number, (one, _) in enumerate(found) if one == wanted]
+        numbers = [str(number) for number, (one, _) in enumerate(found) if one == wanted]
         if len(numbers) > 1:
-            _warn_once(
-                f"of each file only the first HDU {hdu!r} is read, and {printable(row.name)} has "
-                f"{len(numbers)}, HDUs {', '.join(map(str, numbers))}: for a row for each, make "
-                f"the Index with dali-pipelines index --hdus {hdu}; for one of them, name its "
-                "EXTVER, too"
-            )
+            several[hdu] = f"{len(numbers)} {hdu} (HDUs {', '.join(numbers)})"
+    if several:
+        _warn_once(
+            f"of each file only the first HDU {' and '.join(map(repr, several))} is read, and "
+            f"{printable(row.name)} has {' and '.join(several.values())}: for a row for each, make "
+            f"the Index with dali-pipelines index --hdus {next(iter(several))}; for one of them, "
+            "name its EXTVER, too"
+        )
 
 
 @functools.lru_cache(maxsize=256)

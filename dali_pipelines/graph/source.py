@@ -136,8 +136,8 @@ def _check_window_size(index: Index, config: PipelineConfig) -> None:
     if config.window != "row":
         raise ValueError(
             f"{rows} at columns 'y' and 'x', but window {config.window!r} would show another part "
-            f"of each image: set window='row' and crop=({height}, {width}), which are the defaults "
-            "of a Loader, or use an Index of the images, without these columns"
+            f"of each image: set window='row' and crop=({height}, {width}), the defaults for this "
+            "Index, or use an Index of the images, without these columns"
         )
     crop = "x".join(map(str, config.crop or ()))
     raise ValueError(
