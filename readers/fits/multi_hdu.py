@@ -459,9 +459,9 @@ def hdu_beside(
     for other, version in (own, (name, own[1]))[: 1 + is_own]:
         if names.count((other, version)) > 1:
             raise ValueError(
-                f"several HDUs are {_named(other, version)}, so EXTVER does not say which "
-                f"{wanted!r} is that of HDU {number}: pass Hdu(relative=N), in commands +N, N HDUs "
-                "after that of the row"
+                f"several HDUs are {other or 'without EXTNAME'} with EXTVER {version}, which does "
+                f"not say which {wanted!r} is that of HDU {number}: pass Hdu(relative=N), in "
+                "commands +N, N HDUs after that of the row"
             )
     return name, own[1]
 
@@ -559,7 +559,8 @@ def _check_beside(own: Names, found: Names, expected: Beside) -> None:
     there = " or ".join(sorted(_named(name, own[1] + more) for name, more in pairs)) or "none"
     raise ValueError(
         f"its HDU is {_named(*found)}, beside {_named(*own)}; by the first file it is {there}: "
-        "leave the row out, or pass the EXTNAME in place of relative, if EXTVER is that of the row"
+        "leave the row out, or name the HDU in place of relative, as 'ERR' or 'DQ', if its EXTVER "
+        "is that of the row's HDU"
     )
 
 
