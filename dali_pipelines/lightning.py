@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from readers.messages import install
+
 try:
     from lightning.pytorch import LightningDataModule, Trainer
     from lightning.pytorch.callbacks import LambdaCallback
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "dali_pipelines.lightning needs Lightning: pip install 'dali-pipelines[lightning]'",
+        f"dali_pipelines.lightning needs Lightning: {install('lightning')}",
         name=error.name,
     ) from error
 

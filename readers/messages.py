@@ -1,4 +1,4 @@
-"""Text of messages: suggested names and pipelines, and escapes that make text printable."""
+"""Text of messages: suggested names, pipelines and extras, and escapes of what is not printable."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ def did_you_mean(
     """Return a question with the names of `near` and a blank; empty if there are none."""
     found = near(name, known, others, least)
     return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra of this project, which is on no package index."""
+    return f"pip install '.[{extra}]' in a clone of dali-pipelines"
 
 
 def printable(text: object) -> str:

@@ -1,6 +1,6 @@
 """Tests of every promise that a Reader makes: subclass `ReaderContract` in your own tests.
 
-This needs pytest, which ``pip install 'dali-pipelines[testing]'`` installs. Nothing else imports
+This needs pytest, which the extra ``testing`` has. Nothing else imports
 this module.
 """
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from readers.contract import Reader, Row, Sample
 from readers.errors import ReadError
+from readers.messages import install
 from readers.places.memory import MemoryPlaces
 from readers.sampling.region import RandomRegion, ScaledWindow
 from readers.sampling.row_window import RowWindow
@@ -29,7 +30,7 @@ except ModuleNotFoundError as error:
     if error.name != "pytest":
         raise
     raise ModuleNotFoundError(
-        "readers.testing needs pytest: pip install 'dali-pipelines[testing]'", name="pytest"
+        f"readers.testing needs pytest: {install('testing')}", name="pytest"
     ) from error
 
 NUMBER = 17

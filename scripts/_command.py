@@ -11,7 +11,7 @@ def command(name: str) -> int:
     if not find_spec("dali_pipelines"):
         print(
             f"{name}.py: dali_pipelines is not installed for {sys.executable}: run "
-            "'make .venv/ready' and '. .venv/bin/activate', or pip install -e '.[cli]'",
+            "'make .venv/ready' and '. .venv/bin/activate', or pip install '.[cli]'",
             file=sys.stderr,
         )
         return 2

@@ -1,8 +1,7 @@
 """Richardson-Lucy deconvolution on the CPU and on a GPU, as in `aiapy.psf.deconvolve`.
 
 One definition serves both: the type of the arrays selects NumPy with SciPy, or CuPy, and no frame
-waits for the GPU. ``pip install 'dali-pipelines[aia]'`` installs SciPy, and
-``'dali-pipelines[gpu]'`` CuPy.
+waits for the GPU. The extra ``aia`` has SciPy, and ``gpu`` has CuPy.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+from readers.messages import install
 
 WORKING = 8.25
 """Images that a `Deconvolver` holds at most on a GPU: observed, model, estimate, ratio, two steps,
@@ -183,7 +184,5 @@ def scipy_fft() -> Any:
     try:
         import scipy.fft
     except ImportError as error:
-        raise ImportError(
-            "deconvolution on the CPU needs SciPy: pip install 'dali-pipelines[aia]'"
-        ) from error
+        raise ImportError(f"deconvolution on the CPU needs SciPy: {install('aia')}") from error
     return scipy.fft

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec
 
-from readers.messages import printable
+from readers.messages import install, printable
 
 Arguments = ParamSpec("Arguments")
 
@@ -89,7 +89,7 @@ def command(
             except ModuleNotFoundError as error:
                 if error.name not in EXTRA:
                     raise
-                message = f"{error}: install what commands need, pip install 'dali-pipelines[cli]'"
+                message = f"{error}: commands need {install('cli')}"
                 status = 2
             except BrokenPipeError:  # of `dali-pipelines doctor | head`
                 return 128 + signal.SIGPIPE

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dali_pipelines.cli.errors import CommandError, refusing
 from dali_pipelines.cli.flag_types import function_of
 from dali_pipelines.parallel.worker import WorkerError
+from readers.messages import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def _dask(name: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ImportError(f"--executor={name} needs pip install 'dali-pipelines[dask]'") from error
+        raise ImportError(f"--executor={name} needs Dask: {install('dask')}") from error
     address = f"tcp://{name.removeprefix(_DASK)}"
     with Client(address, set_as_default=False) as client:
         if not client.nthreads():  # an adaptive cluster starts them for tasks
@@ -79,7 +80,7 @@ def _mpi() -> Any:
     try:
         from mpi4py.futures import MPIPoolExecutor
     except ImportError as error:
-        raise ImportError("--executor=mpi needs pip install 'dali-pipelines[mpi]'") from error
+        raise ImportError(f"--executor=mpi needs mpi4py: {install('mpi')}") from error
     if "mpi4py.futures" not in sys.orig_argv:  # each rank would be this command
         raise ValueError(
             "--executor=mpi needs ranks that wait for tasks: mpiexec -n RANKS python -m "

@@ -6,6 +6,7 @@ import importlib
 from typing import Any, Literal, get_args
 
 from dali_pipelines.frameworks.contract import Framework
+from readers.messages import install
 
 FrameworkName = Literal["torch", "jax", "numpy", "cupy", "dlpack"]
 
@@ -31,7 +32,7 @@ def framework_named(name: FrameworkName, sharding: Any = None) -> Framework:
         if error.name != "jax":
             raise
         raise ImportError(
-            "framework='jax' needs JAX: pip install 'dali-pipelines[jax]', and for GPUs a jaxlib "
+            f"framework='jax' needs JAX: {install('jax')}, and for GPUs a jaxlib "
             "for their CUDA version, such as jax[cuda12]"
         ) from error
     kind = getattr(module, name.capitalize())

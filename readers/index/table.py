@@ -521,7 +521,7 @@ class Index:
         KeyError
             If no record has a feature of `columns`.
         ModuleNotFoundError
-            If google-crc32c is missing: install ``dali-pipelines[containers]``.
+            If google-crc32c is missing: it is in the extra ``containers``.
         ValueError
             If a file is compressed or of another kind, or no record has the image.
 

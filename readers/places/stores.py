@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from readers.messages import install
 from readers.places.failures import NoAccessError, StorageError
 from readers.places.storage import Storage
 from readers.places.threads import DaemonThreads
@@ -79,9 +80,7 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
     try:
         from obstore.store import GCSStore, HTTPStore, S3Store
     except ImportError as error:
-        raise ImportError(
-            f"reading {root} needs obstore: pip install 'dali-pipelines[remote]'"
-        ) from error
+        raise ImportError(f"reading {root} needs obstore: {install('remote')}") from error
     _owners[:] = [os.getpid()]
     scheme, _, name = root.partition("://")
     # A try may take a third of the time without an answer, so that it is made again, but as long as
@@ -204,7 +203,7 @@ class _Profile:
             from botocore.session import Session
         except ImportError as error:
             raise ImportError(
-                "reading profiles of ~/.aws needs botocore: pip install 'dali-pipelines[remote]'"
+                f"reading profiles of ~/.aws needs botocore: {install('remote')}"
             ) from error
         self._session = Session(profile=name)
         try:

@@ -234,5 +234,5 @@ def test_a_rank_has_one_device(npy_index: Index) -> None:
 
 def test_without_lightning_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dali-pipelines\[lightning\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[lightning\]'"):
         importlib.reload(module_of_loaders)

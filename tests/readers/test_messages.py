@@ -4,6 +4,7 @@ import logging
 import os
 import pickle
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs import ROOT
 
 from readers import Index, ReadError
 from readers.messages import printable
@@ -145,3 +147,12 @@ def test_other_urls_are_refused(tmp_path: Path, url: str, words: str) -> None:
 def test_a_name_with_a_colon_is_not_a_url(tmp_path: Path) -> None:
     (tmp_path / "a:b").touch()
     assert Index.scan([f"{tmp_path}/a:b"]).path(0) == f"{tmp_path}/a:b"
+
+
+def test_extras_that_messages_name_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    files = [*ROOT.glob("dali_pipelines/**/*.py"), *ROOT.glob("readers/**/*.py")]
+    sources = [file.read_text() for file in files]
+    named = {name for text in sources for name in re.findall(r"install\(['\"](.+?)['\"]\)", text)}
+    assert {"cli", "remote"} <= named <= set(project["optional-dependencies"])
+    assert not [text for text in sources if "'dali-pipelines[" in text]

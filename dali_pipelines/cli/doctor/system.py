@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from dali_pipelines.cli.doctor.job import Finding, Unknown, bad, note, ok
 from dali_pipelines.cli.errors import count
 from dali_pipelines.runtime.cgroup import CoreGrant, usable_cores
+from readers.messages import install
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.job import Job
@@ -121,7 +122,7 @@ def cuda_libraries(job: Job) -> Finding:
     """Check that NVVM and nvJitLink (kernels), NVRTC (CuPy) and cuFFT (PSF) can be loaded."""
     if not job.on_gpu:
         return ok("CUDA libraries: not used")
-    remedy = f"pip install 'dali-pipelines[{_gpu_extra(job)}]'"
+    remedy = install(_gpu_extra(job))
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
     except ImportError:

@@ -40,6 +40,7 @@ from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
 from dali_pipelines.cli.shared_flags import ClusterFlags, FileFlags, ProcessFlags
 from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
+from readers.messages import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -164,7 +165,7 @@ def _level15(settings: Mapping[str, Any]) -> Level15:
     from readers.aia.pointing import PointingTable
 
     if settings.get("psf") and not find_spec("scipy"):
-        raise CommandError("--psf needs SciPy: pip install 'dali-pipelines[aia]'")
+        raise CommandError(f"--psf needs SciPy: {install('aia')}")
     kinds: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
     with refusing(OSError, ValueError):
         tables = {name: kinds[name].read(settings[name]) for name in kinds if name in settings}

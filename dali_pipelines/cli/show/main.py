@@ -42,6 +42,7 @@ from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
 from dali_pipelines.cli.pipeline_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
+from readers.messages import install
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     check_outputs(config, config_file(argv), output=config.output)
     if not find_spec("sunpy"):
-        raise CommandError("show needs SunPy: pip install 'dali-pipelines[aia]'")
+        raise CommandError(f"show needs SunPy: {install('aia')}")
     from dali_pipelines.cli.show.delivered import delivered_pictures
     from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING
     from dali_pipelines.cli.show.sheet import save_sheet

@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 
 from nvidia.dali import Pipeline, fn
 
+from readers.messages import install
+
 
 def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: list[str]) -> Any:
     """Add an operator on batches of CuPy arrays to the pipeline under construction.
@@ -36,8 +38,8 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
     for name, package in (("cupy", "CuPy"), ("numba_cuda", "numba-cuda")):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"{package} is not installed, but FITS on a GPU needs it: pip install "
-                "'dali-pipelines[gpu]', or pass None as the device to run on the CPU"
+                f"{package} is not installed, but FITS on a GPU needs it: {install('gpu')}, or "
+                "pass None as the device to run on the CPU"
             )
     return fn.python_function(
         *map(to_gpu, inputs),

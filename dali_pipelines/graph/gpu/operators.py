@@ -1,7 +1,7 @@
 """GPU operators of this project: decode FITS images and warp images.
 
 They run on DALI's stream, without waiting for it. CuPy allocates the memory and numba-cuda compiles
-the kernels; ``pip install 'dali-pipelines[gpu]'`` installs both.
+the kernels; the extra ``gpu`` has both.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from readers.index.containers.formats import as_text
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 from readers.index.containers.protobuf import Field, fields, signed, varint
 from readers.index.skipped import Skipped
+from readers.messages import install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +135,7 @@ def _checksum() -> Callable[[bytes], int]:
         from google_crc32c import value
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "TFRecord needs google-crc32c: pip install 'dali-pipelines[containers]'",
+            f"TFRecord needs google-crc32c: {install('containers')}",
             name=error.name,
         ) from None
 

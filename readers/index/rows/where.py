@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.fact_table import column_name
+from readers.messages import install
 
 if TYPE_CHECKING:
     import duckdb
@@ -82,7 +83,7 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
         import duckdb
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "Index.where needs DuckDB: pip install 'dali-pipelines[cli]'", name=error.name
+            f"Index.where needs DuckDB: {install('cli')}", name=error.name
         ) from error
     if not isinstance(where, str):
         raise TypeError(

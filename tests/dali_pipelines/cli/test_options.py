@@ -154,7 +154,7 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
     ("error", "status", "named"),
     [
         (CommandError("no\nfile", 1), 1, "no file"),
-        (ModuleNotFoundError("no duckdb", name="duckdb"), 2, r"duckdb.*dali-pipelines\[cli\]"),
+        (ModuleNotFoundError("no duckdb", name="duckdb"), 2, r"duckdb.*'\.\[cli\]"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 141, ""),
         (OSError(28, "Full"), 1, "Full"),

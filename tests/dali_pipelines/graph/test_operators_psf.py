@@ -126,7 +126,7 @@ def test_a_channel_without_psf_is_refused_at_once() -> None:
 
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.fft", None)
-    with pytest.raises(ImportError, match=r"pip install 'dali-pipelines\[aia\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[aia\]'"):
         run([(frame(0), 171)], (171,))
 
 

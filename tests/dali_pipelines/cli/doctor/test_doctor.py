@@ -312,7 +312,7 @@ def test_cuda_libraries(
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
     check(system.cuda_libraries, found, "OK", "nvvm", "nvJitLink", "nvrtc", "cufft")
     missing |= {"nvvm", "cufft"}
-    install = f"pip install 'dali-pipelines[{extra}]'"
+    install = f"pip install '.[{extra}]'"
     text = check(system.cuda_libraries, found, "BAD", "nvvm", "cufft", install)
     assert "nvrtc" not in text
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
