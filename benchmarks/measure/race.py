@@ -154,7 +154,7 @@ def race(
     Exception
         What a way raises, with a note that names the way.
     """
-    from tqdm import tqdm
+    from dali_pipelines.cli.progress import Bar
 
     ways = tuple(ways)
     missing = {way.name: _missing(way) for way in ways}
@@ -163,8 +163,7 @@ def race(
     first: dict[str, tuple[float, float]] = {}
     parts: dict[str, Parts] = {}
     meter = CpuMeter(apart)
-    hidden = not sys.stderr.isatty()
-    with ExitStack() as stack, tqdm(total=len(able) * (1 + rounds), disable=hidden) as bar:
+    with ExitStack() as stack, Bar(total=len(able) * (1 + rounds), unit="runs") as bar:
         runs: dict[str, Run] = {}
         for way in able:
             started = time.perf_counter()

@@ -128,11 +128,10 @@ def cut(
     """
     if config.settings is None or config.objects is None:
         return table, None
-    from tqdm import tqdm
-
+    from dali_pipelines.cli.progress import Bar
     from readers.places.opener import Places
 
-    progress = functools.partial(tqdm, unit=" images", disable=not sys.stderr.isatty())
+    progress = functools.partial(Bar, unit="images")
     try:
         return config.settings.apply(table, config.objects, progress, Places(storage))
     except (ValueError, TypeError, KeyError) as error:  # which writes columns= for --columns

@@ -231,14 +231,11 @@ def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table)
     """Return the table with the columns that note where parts of files lie, if they are wanted."""
     if not (config.mcu_rows or config.fits_tiles):
         return table
-    from tqdm import tqdm
-
     from dali_pipelines import with_mcu_rows, with_tiles
+    from dali_pipelines.cli.progress import Bar
     from readers.index.table import Index
 
-    progress = functools.partial(
-        tqdm, total=table.num_rows, unit=" files", disable=not sys.stderr.isatty()
-    )
+    progress = functools.partial(Bar, total=table.num_rows, unit="files")
     index = Index(table)
     how: dict[str, Any] = {"storage": config.storage, "executor": executor}
     if config.mcu_rows:

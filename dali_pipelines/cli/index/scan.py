@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -146,8 +145,7 @@ def _read(
     columns: Columns, numbers: Sequence[int], config: IndexConfig, executor: Executor | None
 ) -> Generator[tuple[str, Found], None, None]:
     """Yield the name of each of these rows, and what its file holds."""
-    from tqdm import tqdm
-
+    from dali_pipelines.cli.progress import Bar
     from readers.index.fact_table import keys_to_read
 
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
@@ -166,7 +164,7 @@ def _read(
     mapped = isolated_map if config.verify else process_map
     try:
         with (
-            tqdm(total=len(numbers), unit="file", disable=not sys.stderr.isatty()) as bar,
+            Bar(total=len(numbers), unit="files") as bar,
             closing(mapped(_scan_chunk, tasks, num_processes, executor)) as results,
         ):
             for chunk, found in zip(chunks, results, strict=True):

@@ -194,12 +194,11 @@ def _report_newer(finished: Iterable[Target]) -> None:
 
 def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:
     """Wait for the files, and list the bad ones; return how many those are."""
-    from tqdm import tqdm
-
+    from dali_pipelines.cli.progress import Bar
     from readers.messages import printable
 
     bad = 0
-    with tqdm(total=len(targets), unit=" files", disable=not sys.stderr.isatty()) as bar:
+    with Bar(total=len(targets), unit="files") as bar:
         for (row, _), made in zip(targets, results, strict=True):
             if isinstance(made, Crash):
                 reason = (
@@ -207,11 +206,11 @@ def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:
                 )
                 made = Made(reason)
             if made.bad is not None:
-                tqdm.write(f"bad {printable(row.path)}: {made.bad}", file=sys.stderr)
+                bar.write(f"bad {printable(row.path)}: {made.bad}", file=sys.stderr)
                 bad += 1
             elif made.note:
                 note = f"{printable(row.path)}, HDUs not tiled: {made.note}"
-                tqdm.write(note, file=sys.stderr)
+                bar.write(note, file=sys.stderr)
             bar.update()
     return bad
 

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import nvtx
-from tqdm import tqdm
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.paths import OutputFile, write_file, write_table
+from dali_pipelines.cli.progress import Bar
 from dali_pipelines.cli.run.stages import Moment, Stages
 from dali_pipelines.loading.batches import listed
 from dali_pipelines.runtime.ranks import Ranks
@@ -76,11 +76,10 @@ class Run:
             self._audit = csv.writer(file)
             self._audit.writerow((*AUDIT_HEADER, *self.config.pipeline_config.columns))
         self._bar = self._held.enter_context(
-            tqdm(
+            Bar(
                 total=rows // self.ranks.world_size,
-                unit=" images",
-                disable=self.ranks.rank != 0 or not sys.stderr.isatty(),
-                dynamic_ncols=True,
+                unit="images",
+                disable=self.ranks.rank != 0,
             )
         )
         return self

@@ -153,9 +153,9 @@ def _check_space(folder: Path, needed_bytes: int) -> None:
 
 def _save_all(paths: dict[Path, int], save: Callable[[Path, int], None]) -> None:
     """Call `save(path, number)` for each of `paths` on all cores, with a bar on a terminal."""
-    from tqdm import tqdm
+    from dali_pipelines.cli.progress import Bar
 
     num_processes = min(len(paths), whole_cores(), MAX_PROCESSES)
     with closing(process_map(save, paths.items(), num_processes)) as saved:
-        for _ in tqdm(saved, total=len(paths), unit="file", disable=not sys.stderr.isatty()):
+        for _ in Bar(saved, total=len(paths), unit="files"):
             pass

@@ -58,11 +58,10 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
     config = parse(ShowConfig, argv, __doc__, "show", translate=of_run)
-    from tqdm import tqdm
-
     check_outputs(config, config_file(argv), output=config.output)
     if not find_spec("sunpy"):
         raise CommandError(f"show needs SunPy: {install('aia')}")
+    from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.show.delivered import delivered_pictures
     from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING
     from dali_pipelines.cli.show.sheet import save_sheet
@@ -81,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             made = delivered_pictures(index, config, calibration)
         with closing(made):
-            bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
-            pictures.extend(bar)
+            pictures.extend(Bar(made, unit="pictures"))
         several = len(index.frames.parts) * config.draws if index.parts else 0
         drawn = config.draws if config.draws > 1 else COLUMNS
         rows = _rows(pictures, config.columns or several or drawn)

@@ -95,8 +95,7 @@ def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was read, 2 for wrong usage, 130 if interrupted."""
     config = parse(StatsConfig, argv, __doc__, "stats", translate=of_run)
-    from tqdm import tqdm
-
+    from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.single_rows import num_processes
     from dali_pipelines.pixel_statistics import pixel_statistics
     from readers.errors import ReadError
@@ -120,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     rows,
                     count=config.count,
                     num_read_processes=num_processes(rows),
-                    progress=partial(tqdm, unit=" images", disable=not sys.stderr.isatty()),
+                    progress=partial(Bar, unit="images"),
                     **settings,
                 )
         except ReadError as error:

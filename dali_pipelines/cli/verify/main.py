@@ -90,8 +90,7 @@ def _compare(
     index: Index, config: VerifyConfig, executor: Executor | None, device: int | None
 ) -> list[tuple[str, Record]]:
     """Print the Records, and return them with the names of the devices."""
-    from tqdm import tqdm
-
+    from dali_pipelines.cli.progress import Bar
     from readers.messages import printable
 
     if executor is None:
@@ -100,12 +99,9 @@ def _compare(
         found = records_of_workers(index, config, executor)
     compared = []
     try:
-        with (
-            closing(found),
-            tqdm(total=len(index), unit=" files", disable=not sys.stderr.isatty()) as bar,
-        ):
+        with closing(found), Bar(total=len(index), unit="files") as bar:
             for device_name, record in found:
-                tqdm.write(printable(record.line()))
+                bar.write(printable(record.line()))
                 compared.append((device_name, record))
                 bar.update()
         return compared
