@@ -79,7 +79,8 @@ class Loader:
         The rows to read. If they are windows (`Index.cutouts`, `Index.each_window`), `window`,
         `crop` and `outside` are those of the Index by default.
     num_read_processes : int
-        Reader processes in total, divided among the devices, at least 1 for each.
+        Reader processes of this process, divided among its devices, at least 1 for each. Each rank
+        of a job has as many.
     devices : device or sequence of devices, optional
         One pipeline on each: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, torch.device, or the number of a
         GPU; in a sequence also None for the CPU. By default all visible GPUs, or the CPU if there

@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--data", help="folder, glob, URL, .csv or Index file (default: samples, made once)")
     add("--epochs", type=int, default=20, help="in all, those before a resume included")
     add("--batch_size", type=int, default=8, help="windows per rank and step")
-    add("--num_read_processes", type=int, default=4, help="in all, shared out over the ranks")
+    add("--num_read_processes", type=int, default=4, help="reader processes of each rank")
     add("--crop", type=int, default=128, help="height and width of a window in pixels")
     add("--learning_rate", type=float, default=3e-3, help="of AdamW")
     add("--seed", type=int, default=0, help="of weights, order, windows, flips and noise")
@@ -66,7 +66,7 @@ class Training:
             fits_pipeline,
             Index.scan(flags.data or fits_samples(), suffixes=(".fits", ".fits.gz", ".fz")),
             batch_size=flags.batch_size,
-            num_read_processes=self.ranks.share(flags.num_read_processes),
+            num_read_processes=flags.num_read_processes,
             devices=[gpu],
             seed=flags.seed,
             bad_sample="skip",  # a file that cannot be read is left out, with a warning

@@ -85,8 +85,8 @@ class RunConfig(DeviceFlags, PipelineFlags):
     )
     num_read_processes: int | Literal["auto"] = option(
         4,
-        "reader processes in all, shared out over the shards; auto: as many as a short measurement "
-        "finds useful",
+        "reader processes, shared out over the shards; under torchrun, srun or mpirun, of each "
+        "rank; auto: as many as a short measurement finds useful",
         type=number_or("auto"),
         metavar="NUMBER",
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dali_pipelines.runtime import devices as cuda
 from dali_pipelines.runtime.cgroup import CoreGrant
-from dali_pipelines.runtime.devices import Device, share_out
+from dali_pipelines.runtime.devices import Device
 from readers.values import is_integer
 
 if TYPE_CHECKING:
@@ -390,10 +390,6 @@ class Ranks:
             grants *= self.world_size
             dist.all_gather_object(grants, grant)
         return grant.share(grants)
-
-    def share(self, total: int) -> int:
-        """Return this rank's part of a number of reader processes, at least 1."""
-        return share_out(total, self.world_size)[self.rank]
 
     def agree(self, status: int) -> int:
         """Return the highest status of any rank, once all have come this far.

@@ -80,7 +80,7 @@ def test_it_ends_with_its_training(tmp_path: Path, environ: dict[str, str], stat
         assert (number, flags[:3]) == (node, ["--nnodes=2", "--nproc_per_node=4", flags[2]])
         assert flags[2:] == ["--rdzv_backend=c10d", "--rdzv_endpoint=node7:20077"]
         assert (rendezvous, script) == ("--rdzv_id=77.0", "scripts/train.py")
-        assert (readers, epochs) == ("--num_read_processes=32", "--epochs=3")
+        assert (readers, epochs) == ("--num_read_processes=4", "--epochs=3")
 
 
 @pytest.mark.parametrize("status", [0, 1])

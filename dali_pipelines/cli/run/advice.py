@@ -52,10 +52,8 @@ class Advice:
     """Flags of `run`, and values to try; empty where no flag helps."""
 
 
-def advise(stages: Stages, world_size: int = 1) -> Advice:
+def advise(stages: Stages) -> Advice:
     """Find the stage of one process that all others wait for.
-
-    There are `world_size` such processes, whose readers ``--num_read_processes`` counts together.
 
     If the consumer waits, it waits for the readers or for the graph. Where both take nearly as
     long, the wait is mostly for the graph, as the readers go on meanwhile: any wait for them that
@@ -70,8 +68,8 @@ def advise(stages: Stages, world_size: int = 1) -> Advice:
             return _graph(stages)
         return _cpu(stages, "readers and graph") if _starved(stages) else _transport(stages)
     if stages.blocked_s > stages.read_s / 2 and stages.readers_compute < _FULL:
-        return _store(stages) if stages.requests else _storage(stages, world_size)
-    return _readers(stages, world_size)
+        return _store(stages) if stages.requests else _storage(stages)
+    return _readers(stages)
 
 
 def readers_needed(*, read_s: float, rate: float) -> int:
@@ -89,8 +87,8 @@ def _consumer(stages: Stages) -> Advice:
     return Advice("consumer", f"Loading keeps up: the consumer waits {wait} of the time.{memory}")
 
 
-def _storage(stages: Stages, world_size: int) -> Advice:
-    readers = world_size * _more_readers(stages)
+def _storage(stages: Stages) -> Advice:
+    readers = _more_readers(stages)
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "storage",
@@ -126,12 +124,12 @@ def _store(stages: Stages) -> Advice:
     )
 
 
-def _readers(stages: Stages, world_size: int) -> Advice:
+def _readers(stages: Stages) -> Advice:
     now, worked = stages.num_read_processes, stages.read_cpu_s + stages.read_queued_s
     if stages.cores_idle < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
         return _cpu(stages, "the readers")
     # More of them than cores would only take turns.
-    readers = world_size * min(_more_readers(stages), max(now + 1, int(stages.cores)))
+    readers = min(_more_readers(stages), max(now + 1, int(stages.cores)))
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "readers",
@@ -192,14 +190,15 @@ def _cpu(stages: Stages, who: str) -> Advice:
 def _transport(stages: Stages) -> Advice:
     if stages.num_shards > 1 and stages.python_cpu_s > _FULL * stages.seconds:
         each = 1e6 * stages.python_cpu_s / max(1, stages.samples)
+        readers = max(1, stages.num_read_processes // stages.num_shards)
         return Advice(
             "transport",
             f"Feeding the graphs is the limit: one process feeds all {stages.num_shards}, one "
             f"sample after the other, and needs {each:.3g} us for each. Start a process for each "
-            f"GPU: torchrun --nproc_per_node={stages.num_shards} --no-python dali-pipelines run.",
+            f"GPU: torchrun --nproc_per_node={stages.num_shards} --no-python dali-pipelines run "
+            f"--num_read_processes={readers}.",
         )
-    readers = stages.num_read_processes / stages.num_shards
-    if stages.batch_size < readers or stages.ahead == 1:
+    if stages.batch_size < stages.num_read_processes / stages.num_shards or stages.ahead == 1:
         change = {"prefetch": stages.ahead + 1}
         remedy = f"--prefetch={stages.ahead + 1} or a larger --batch_size"
     else:

@@ -1,15 +1,15 @@
 """Iterate an archive through DALI pipelines: the main job, and the way to see how fast it goes.
 
     dali-pipelines run --num_read_processes=16 --batch_size=16 --num_gpus=4
-    torchrun --nproc_per_node=4 --no-python dali-pipelines run --batch_size=16
+    torchrun --nproc_per_node=4 --no-python dali-pipelines run --num_read_processes=4
 
 Without --data it reads a sample set, made on first use in your cache folder, as training would:
 random windows, flips, normalisation, some epochs. At the end it draws a contact sheet of the first
 images, beside the set. Your flags win.
 
 Under torchrun, srun or mpirun there is a process, a rank, for each GPU; the last two need
-MASTER_ADDR and MASTER_PORT. Numbers of GPUs and readers still are totals of all ranks. These take
-each step together, so that they stop at the same one. Each rank writes its own files,
+MASTER_ADDR and MASTER_PORT. --num_read_processes and --batch_size are those of each rank. The ranks
+take each step together, so that they stop at the same one. Each rank writes its own files,
 audit.rank1.csv for --audit=audit.csv, but there is one --state.
 """
 
@@ -107,7 +107,7 @@ class Stop:
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
-    """Return the part of one rank: one shard, its share of the readers, and its own files.
+    """Return the part of one rank: one shard, and its own files.
 
     Raises
     ------
@@ -121,7 +121,6 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
             f"--num_gpus={config.num_gpus} but {ranks.world_size} ranks were launched, one for "
             "each GPU: leave it out, or launch another number, torchrun's --nproc_per_node"
         )
-    readers = config.num_read_processes
     own: dict[str, Any] = {}
     for name in ("rejected", "report", "audit"):
         path = getattr(config, name)
@@ -129,7 +128,6 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
     return replace(
         config,
         num_gpus=1,
-        num_read_processes=readers if readers == "auto" else ranks.share(readers),
         state=config.state if ranks.rank == 0 else None,
         **own,
     )

@@ -51,7 +51,7 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
     seconds = max(1e-9, run.last - run.at_first.at if steady else total)
     samples = stats.samples - (run.at_first.stats.samples if steady else 0)
     share = samples / max(1, stats.samples)
-    advice = None if measured is None else advise(measured, run.ranks.world_size)
+    advice = None if measured is None else advise(measured)
     return {
         "config": given_flags(run.config),
         "tables": tables(run.config.calibration),

@@ -22,11 +22,6 @@ def test_what_launchers_say() -> None:
     assert Ranks.of({"PMI_RANK": "1", "PMI_SIZE": "2"}) == Ranks(1, 2, 1, 2)
 
 
-def test_reader_processes_are_shared_out_with_at_least_one_each() -> None:
-    assert [Ranks(rank, 4).share(6) for rank in range(4)] == [2, 2, 1, 1]
-    assert [Ranks(rank, 4).share(2) for rank in range(4)] == [1, 1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("ranks", "gpus", "device", "count", "expected"),
     [
