@@ -321,20 +321,31 @@ def _check_transform(transform: Any) -> None:
     """Raise ValueError if this cannot be called with an image, its random numbers and settings."""
     if transform is None:
         return
-    expected = (
-        "transform must be a function of (image, chance, config) that adds DALI operators, or None"
+    is_module = _is_torch_module(transform)
+    if callable(transform) and not is_module:
+        try:
+            inspect.signature(transform).bind(None, None, None)
+            return
+        except TypeError:  # it takes other arguments
+            pass
+        except ValueError:  # a function that is not in Python
+            return
+    given = f"the module {type(transform).__name__}" if is_module else repr(transform)
+    raise ValueError(
+        "transform must be a function of (image, chance, config) that adds DALI operators, or "
+        f"None, got {given}; apply transforms of torchvision to the delivered batch"
     )
-    if not callable(transform):
-        raise ValueError(f"{expected}, got {transform!r}")
-    try:
-        inspect.signature(transform).bind(None, None, None)
-    except TypeError:
-        raise ValueError(
-            f"{expected}, got {transform!r}, which does not take three arguments; apply a function "
-            "of tensors, such as a transform of torchvision, to the batches of the Loader"
-        ) from None
-    except ValueError:  # a function that is not in Python
-        return
+
+
+def _is_torch_module(value: Any) -> bool:
+    """Return whether this is a torch.nn.Module, as torchvision's transforms, without importing it.
+
+    It would be called with anything.
+    """
+    return any(
+        (each.__module__, each.__name__) == ("torch.nn.modules.module", "Module")
+        for each in type(value).__mro__
+    )
 
 
 def _check_together(values: Mapping[str, Any]) -> None:

@@ -228,8 +228,8 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
     """Raise ValueError if settings do not suit registered images of this size."""
     for name, remedy in (
         ("random_area", "crop, window and zoom"),
-        ("resize_shorter", "size and crop"),
-        ("resize", "size, or scale and reduce"),
+        ("resize_shorter", "the size of the registered image, as size=512, and crop"),
+        ("resize", "the size of the registered image, as size=512"),
         ("mean", "a Stretch with mean"),
         ("std", "a Stretch with std"),
     ):
@@ -240,12 +240,14 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
     if config.outside == "fill":
         raise ValueError(
             "outside='fill' is not for aia_pipeline, whose images continue beyond the frame with "
-            "the value missing: set a larger size, or outside='shift' for window 'row'"
+            "the value missing: set a larger size of the registered image, or outside='shift' for "
+            "window 'row'"
         )
     if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
         raise ValueError(
             f"crop {config.crop[0]}x{config.crop[1]} is larger than the registered image "
-            f"{height}x{width} (height x width): set a smaller crop, or a larger size"
+            f"{height}x{width} (height x width): set a smaller crop, or a larger image, as "
+            f"size={config.crop}"
         )
 
 

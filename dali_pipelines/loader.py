@@ -8,8 +8,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Unpack
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Unpack
 
 import numpy as np
 
@@ -46,11 +46,28 @@ if TYPE_CHECKING:
     from dali_pipelines.serving.preprocessor import Preprocessor
 
 logger = logging.getLogger(__name__)
+Arguments = ParamSpec("Arguments")
 
 _CLOSED = (
     "this Loader was closed by another thread while it waited for a batch: the next loop over it "
     "starts with that batch"
 )
+
+
+def _takes_no_pipeline(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Decorate `Loader.__init__`, which gets no Index beside a pipeline that was made of one."""
+
+    @wraps(init)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        if isinstance(kwargs.get("factory", args[1] if len(args) > 1 else None), ReaderPipeline):
+            raise TypeError(
+                "factory must be a function, but this is a pipeline that it has made: pass the "
+                "function and its keywords to the Loader, such as Loader(jpeg_pipeline, index, "
+                "batch_size=16), not Loader(jpeg_pipeline(index, batch_size=16))"
+            )
+        init(*args, **kwargs)
+
+    return checked
 
 
 @documents(LoaderSettings, PipelineConfig)
@@ -125,6 +142,7 @@ class Loader:
         If settings contradict each other or do not fit the data.
     """
 
+    @_takes_no_pipeline
     def __init__(
         self,
         factory: Callable[..., ReaderPipeline],
@@ -192,6 +210,13 @@ class Loader:
         Before the start it may be larger, if other processes of the job are not known yet.
         """
         return self._position.steps_of_epoch()
+
+    def __getitem__(self, _: object) -> NoReturn:
+        """Raise TypeError: a DataLoader that was given a Loader would ask it for samples."""
+        raise TypeError(
+            "a Loader delivers batches in its own order, with readers of its own: use it in place "
+            "of a DataLoader, for batch in loader"
+        )
 
     # ---- Steps ---------------------------------------------------------------------------------
 

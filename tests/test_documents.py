@@ -19,10 +19,11 @@ import sys
 import tarfile
 import warnings
 from collections.abc import Iterator
-from inspect import signature
+from inspect import signature, unwrap
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jobs
 import numpy as np
@@ -203,8 +204,8 @@ def test_snippets(
     # A fork of this process, which has threads by now, could hang.
     monkeypatch.setattr(DataLoader, "num_workers", property(lambda _: 0, lambda *_: None), False)
     # And each reader that a snippet does not ask for costs as much as the rest of it.
-    defaults = {**(Loader.__init__.__kwdefaults__ or {}), "num_read_processes": 1}
-    monkeypatch.setattr(Loader.__init__, "__kwdefaults__", defaults)
+    init: Any = unwrap(Loader.__init__)
+    monkeypatch.setattr(init, "__kwdefaults__", {**init.__kwdefaults__, "num_read_processes": 1})
     names = {"__name__": "__main__"}
     try:
         with warnings.catch_warnings():

@@ -24,7 +24,7 @@ flags: dict[str, bool] = {}
 """Flags of the command that runs, and whether each is a bool; `parse` notes them."""
 settings: dict[str, str] = {}
 """Flags of the command that runs, by the settings of the library that they set."""
-_WRONG = re.compile(r"\w+(?= (?:must|needs)\b)")
+_WRONG = re.compile(r"\w+(?= (?:must|needs|is not for)\b)")
 _SETTING = re.compile(
     r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
 )
@@ -57,10 +57,14 @@ def count(number: int, noun: str) -> str:
 def one_line(message: object) -> str:
     """Return a message without line breaks, runs of blanks and control characters.
 
-    Of an OSError it is the file and the reason, without the number of the error.
+    Of an OSError it is the file, if it names one, and the reason, without the number of the error.
     """
     if isinstance(message, OSError) and message.strerror and message.filename is not None:
         message = f"{os.fsdecode(message.filename)}: {message.strerror}"
+    elif isinstance(message, OSError) and message.strerror:
+        no_folder = message.strerror.startswith("No usable temporary directory")  # of tempfile
+        remedy = ": set TMPDIR to a folder that can be written" if no_folder else ""
+        message = f"{message.strerror}{remedy}"
     if isinstance(message, KeyError) and message.args:
         message = message.args[0]  # else it is quoted
     return printable(" ".join(str(message).split()))
@@ -129,12 +133,12 @@ def in_flags(message: str) -> str:
         flag = settings.get(wrong[0], wrong[0])
         message = f"--{flag}{message[wrong.end() :]}" if flag in flags else message
     if "pipeline" in flags:
-        message = re.sub(r"\b(aia|fits|jpeg)_pipeline reads", r"--pipeline=\1 reads", message)
+        message = re.sub(r"\b(aia|fits|jpeg)_pipeline\b", r"--pipeline=\1", message)
     return _SETTING.sub(_in_flags, message)
 
 
 def _in_flags(setting: re.Match[str]) -> str:
-    name, value = setting.groups()
+    name, value = settings.get(setting[1], setting[1]), setting[2]
     is_bool = value in ("True", "False")
     if flags.get(name) is not is_bool:
         return setting[0]

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
-from dali_pipelines.cli.flag_types import function_of
+from dali_pipelines.cli.flag_types import function_of, named_hdu, number_or
 from dali_pipelines.cli.options import given_flags, option, settings_of
 from dali_pipelines.cli.shared_flags import HduFlags, StorageFlags
 from dali_pipelines.config import PipelineConfig
@@ -178,6 +178,46 @@ def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
         "chunked": chunked_pipeline,
     }
     return factories[pipeline]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesFlags(PipelineFlags):
+    """A pipeline that may read several images of each row, or planes of one."""
+
+    planes: tuple[int | Literal["all"], ...] | None = option(
+        None,
+        "fits: planes to read of images with more than two axes, as channels, or all",
+        type=number_or("all"),
+        nargs="+",
+        metavar="N",
+    )
+    hdus: tuple[tuple[str, Any], ...] | None = option(
+        None,
+        "fits: several images of each row, in place of --hdu and --planes, as image=SCI dq=DQ; +N "
+        "counts from the HDU of the row",
+        type=named_hdu,
+        nargs="+",
+        metavar="NAME=HDU",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
+            raise ValueError("--planes takes numbers or all, not both")
+        names = [name for name, _ in self.hdus or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"--hdus takes each name once, got {' '.join(names)}")
+        for name in ("planes", "hdus"):
+            if self.pipeline != "fits" and getattr(self, name) is not None:
+                raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
+
+    def images(self) -> dict[str, Any]:
+        """Return the keywords of `fits_pipeline` that choose images; none for other pipelines."""
+        if self.pipeline != "fits":
+            return {}
+        planes = tuple(self.planes or ())
+        chosen = {"hdu": self.hdu, "planes": "all" if "all" in planes else planes or None}
+        return chosen | ({"hdus": dict(self.hdus)} if self.hdus else {})
 
 
 def suffixes_of(pipeline: str) -> Sequence[str]:

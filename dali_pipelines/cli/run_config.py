@@ -7,20 +7,14 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from dali_pipelines.cli.errors import count
-from dali_pipelines.cli.flag_types import (
-    location,
-    named_hdu,
-    number_of_bytes,
-    number_or,
-    number_or_share,
-)
+from dali_pipelines.cli.flag_types import location, number_of_bytes, number_or, number_or_share
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.paths import index_at
 from dali_pipelines.cli.pipeline_flags import (
-    PipelineFlags,
+    ImagesFlags,
     calibration_settings,
     factory_of,
     image_settings,
@@ -29,6 +23,7 @@ from dali_pipelines.cli.pipeline_flags import (
 from dali_pipelines.cli.shared_flags import DeviceFlags
 from dali_pipelines.runtime.cgroup import whole_cores
 from dali_pipelines.runtime.ranks import Ranks
+from dali_pipelines.settings import DType
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
@@ -38,7 +33,7 @@ _COUNTS = ("num_read_processes", "num_gpus", "num_threads", "epochs", "max_batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(DeviceFlags, PipelineFlags):
+class RunConfig(DeviceFlags, ImagesFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     COMMON: ClassVar[str] = (
@@ -52,7 +47,7 @@ class RunConfig(DeviceFlags, PipelineFlags):
         "retries request_timeout concurrency cache cache_bytes read_threads",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window outside missing flip rotate zoom random_area random_aspect_ratio "
-        "resize_shorter resize stretch augment transform mean std ragged outputs",
+        "resize_shorter resize stretch augment transform mean std dtype ragged outputs",
         "targets": "columns mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "
@@ -67,21 +62,6 @@ class RunConfig(DeviceFlags, PipelineFlags):
         type=location,
         nargs="+",
         metavar="DATA",
-    )
-    planes: tuple[int | Literal["all"], ...] | None = option(
-        None,
-        "fits: planes to read of images with more than two axes, as channels, or all",
-        type=number_or("all"),
-        nargs="+",
-        metavar="N",
-    )
-    hdus: tuple[tuple[str, Any], ...] | None = option(
-        None,
-        "fits: several images of each row, in place of --hdu and --planes, as image=SCI dq=DQ; +N "
-        "counts from the HDU of the row",
-        type=named_hdu,
-        nargs="+",
-        metavar="NAME=HDU",
     )
     num_read_processes: int | Literal["auto"] = option(
         4,
@@ -112,9 +92,10 @@ class RunConfig(DeviceFlags, PipelineFlags):
     rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
     restart_readers: int = option(0, "times to continue after a reader process has died")
     settings: dict[str, Any] = image_settings(
-        "columns mean std weights tail block_rows epoch_steps read_timeout start_method prefetch "
-        "cache cache_bytes read_threads",
+        "columns mean std dtype weights tail block_rows epoch_steps read_timeout start_method "
+        "prefetch cache cache_bytes read_threads",
         columns={"metavar": "COLUMN"},
+        dtype={"type": str, "choices": get_args(DType)},
         weights={"metavar": "COLUMN"},
         cache={"metavar": "FOLDER"},
         cache_bytes={"type": number_of_bytes, "metavar": "BYTES"},
@@ -137,16 +118,8 @@ class RunConfig(DeviceFlags, PipelineFlags):
                 raise ValueError(f"--{name} must be at least 1, got {value}")
         if self.pipeline == "chunked" and self.data is None:
             raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
-        if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
-            raise ValueError("--planes takes numbers or all, not both")
         if self.pipeline_config.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch again")
-        names = [name for name, _ in self.hdus or ()]
-        if len(set(names)) < len(names):
-            raise ValueError(f"--hdus takes each name once, got {' '.join(names)}")
-        for name in ("planes", "hdus"):
-            if self.pipeline != "fits" and getattr(self, name) is not None:
-                raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
 
     def least_readers(self, shards: int) -> int:
         """Return the number of reader processes, with auto one for each shard."""
@@ -178,10 +151,6 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    if config.pipeline == "fits":
-        planes = tuple(config.planes or ())
-        settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
-        settings |= {"hdus": dict(config.hdus)} if config.hdus else {}
     return Loader(
         factory_of(config.pipeline),
         index,
@@ -191,6 +160,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         max_bad=config.max_bad,
         restart_readers=config.restart_readers,
         **settings,
+        **config.images(),
     )
 
 

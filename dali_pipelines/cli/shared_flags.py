@@ -7,15 +7,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dali_pipelines.cli.flag_types import at_least, hdu_name, location
 from dali_pipelines.cli.options import option, settings_of
 from dali_pipelines.runtime.cgroup import whole_cores
 from readers.places.storage import Storage
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)

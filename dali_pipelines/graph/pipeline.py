@@ -211,7 +211,7 @@ def reader_pipeline(
     """
     check_arguments(index, reader, config)
     if config.start_method != "fork":
-        check_sendable(reader)
+        check_sendable(reader, *config.targets.values())
     source = make_source(index, reader, config)
     peek, too_small = peek_first(source)
     if peek is not None:

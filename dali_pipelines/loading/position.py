@@ -63,6 +63,8 @@ class Position:
         self._batch_size, self._tail = settings["batch_size"], settings["tail"]
         self.epoch_steps: int | None = settings.get("epoch_steps")
         self._order = {name: settings[name] for name in OF_STATE if name in settings}
+        shuffles = settings.get("mode") != "eval"
+        self._defaults = {"seed": 0, "shuffle": shuffles, "block_rows": BLOCK_ROWS}
         self.epoch, self.position = 0, 0
         """Of the first sample that is not delivered yet, in the order."""
         self.steps = 0
@@ -245,12 +247,12 @@ class Position:
             )
 
     def warn_of_change(self, state: Mapping[str, Any]) -> None:
-        """Warn if a state that was checked replaces a seed or shuffle that was chosen."""
-        for name, defaults in (("seed", (0,)), ("shuffle", (True, False))):
-            chosen = self._order.get(name)
-            if chosen not in (*defaults, state[name]):
+        """Warn if a state that was checked replaces a chosen order of the rows."""
+        given = _order_of(state)
+        for name, chosen in _order_of(self._order).items():
+            if chosen not in (self._defaults[name], given.get(name, chosen)):
                 message = "the state has %s %r, which replaces %r of this Loader"
-                logger.warning(message, name, state[name], chosen)
+                logger.warning(message, name, given[name], chosen)
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go to the step of a state that was checked; its order of rows replaces this one."""

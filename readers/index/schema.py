@@ -349,13 +349,20 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return bool(are.is_integer(kind) or are.is_floating(kind) or are.is_boolean(kind))
 
 
+_OF_CLASSES = (
+    "Index.from_class_folders, and dali-pipelines index --class_folders, make label and class_name "
+    "of folders of classes, and Index.with_column adds labels of your own"
+)
+
+
 def check_column(table: pa.Table, name: str) -> None:
     """Raise KeyError if there is no such column."""
     if name not in table.column_names:
         known = table.column_names
+        hint = f"; {_OF_CLASSES}" if name in ("label", "labels", "class_name") else ""
         raise KeyError(
             f"the Index has no column {name!r}: {did_you_mean(str(name), known)}it has "
-            f"{', '.join(known)}"
+            f"{', '.join(known)}{hint}"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 from weakref import WeakValueDictionary
 
 from readers.index import schema
@@ -910,6 +910,13 @@ class Index:
             raise IndexError(f"row {key} of an Index of {len(self)} rows")
         (found,) = rows_of(self.table.slice(row, 1))
         return dict(zip(self.table.column_names, found, strict=True))
+
+    def __getitems__(self, _: object) -> NoReturn:
+        """Raise TypeError: a DataLoader of PyTorch asks a data set for its samples so."""
+        raise TypeError(
+            "an Index lists images, and reads none: give it to a Loader in place of a DataLoader, "
+            "such as Loader(fits_pipeline, index, batch_size=16)"
+        )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, each as the values by column."""

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, Unpack
 
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from dali_pipelines import (
     AiaSettings,
@@ -101,6 +103,46 @@ def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
     loader = Loader(untyped, NOWHERE, batch_size=1, devices=[None], **settings)
     with pytest.raises(TypeError, match=r"'crop_size'.*crop"):
         loader.start()
+
+
+def test_a_pipeline_is_no_factory() -> None:
+    pipeline = npy_pipeline(NOWHERE, batch_size=1, num_read_processes=0)
+    take: Any = Loader
+    for given in ((pipeline,), (pipeline, NOWHERE)):
+        with pytest.raises(TypeError, match=r"Loader\(jpeg_pipeline, index, batch_size"):
+            take(*given)
+    with pytest.raises(TypeError, match=r"Loader\(jpeg_pipeline, index, batch_size"):
+        take(factory=pipeline, index=NOWHERE)
+    with pytest.raises(TypeError, match="'index'"):
+        take(npy_pipeline)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_data_loader_is_not_for(npy_index: Index, workers: int) -> None:
+    loader = Loader(npy_pipeline, npy_index, batch_size=4, devices="cpu")
+    remedies = (loader, "in place of a DataLoader"), (npy_index, r"Loader\(fits_pipeline")
+    for data, remedy in remedies:
+        batches: Any = DataLoader(data, num_workers=workers)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=remedy):
+            next(iter(batches))
+
+
+@pytest.mark.parametrize("named", ["label", "class_name"])
+def test_a_column_of_classes_that_is_not_there(named: str) -> None:
+    with pytest.raises(KeyError, match=r"from_class_folders.*with_column"):
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, columns=(named,))
+    with pytest.raises(KeyError, match=r"'other'.*it has path\W?$"):
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, columns=("other",))
+
+
+@pytest.mark.parametrize(
+    "transform", [torch.nn.ReLU(), torch.nn.Sequential(torch.nn.ReLU()), lambda image: image]
+)
+def test_transforms_of_tensors_are_for_batches(transform: Any) -> None:
+    with pytest.raises(ValueError, match=r"\(image, chance, config\)") as caught:
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, transform=transform)
+    assert "delivered batch" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

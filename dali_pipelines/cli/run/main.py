@@ -184,11 +184,6 @@ def resume(loader: Loader, config: RunConfig) -> None:
         loader.load_state_dict(state)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from error
-    for name, default in (("seed", 0), ("shuffle", True), ("block_rows", None)):
-        given = getattr(config.pipeline_config, name)
-        if given not in (state.get(name), default):
-            kept = f"the run continues with {name} {state.get(name)}, not {given}"
-            print(f"{where}: {kept}.", file=sys.stderr)
 
 
 def iterate(

@@ -16,8 +16,6 @@ COLUMNS = 6
 """Of a sheet, by default."""
 _OF_RUN = {"data": "files", "size": "registered_size"}
 """Flags of `run` by the names that they have here."""
-_OTHER_IMAGES = {"planes", "hdus"}
-"""Flags of `run` without which other images would be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +80,30 @@ class ShowConfig(FileFlags, PipelineFlags):
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the settings of a file for `run` by their names here, without those that show nothing.
 
-    It is for `run` if it has keys that only `run` knows. Others are returned as they are.
+    It is for `run` if it has keys or values that only `run` knows. Others are returned as they are.
+
+    Raises
+    ------
+    ValueError
+        If it asks for several images of each row, or it cannot be told which size is meant.
     """
     own, theirs = ({flag.name for flag in flags_of(each)} for each in (ShowConfig, RunConfig))
-    only_theirs = theirs - own
-    if only_theirs.isdisjoint(settings):
+    for name in ("hdus", "planes"):
+        if name in settings:
+            raise ValueError(
+                f"{name} asks for several images of each row, and show draws one: leave {name} out "
+                "of the file, and choose an image by --hdu"
+            )
+    only_theirs, only_here = theirs - own, own - theirs
+    lists = [name for name in ("columns", "size") if isinstance(settings.get(name), str | list)]
+    if only_theirs.isdisjoint(settings) and not lists:
+        has_size = "size" in settings and settings.get("pipeline") == "aia"
+        if has_size and only_here.isdisjoint(settings):
+            raise ValueError(
+                "size is that of a registered frame for run, and that of a picture for show: write "
+                "registered_size in a file for show, or data in a file for run"
+            )
         return settings
-    left_out = only_theirs - set(_OF_RUN) - _OTHER_IMAGES | {"columns"}  # here those of the sheet
+    left_out = only_theirs - set(_OF_RUN) | {"columns"}  # here those of the sheet
     kept = {name: value for name, value in settings.items() if name not in left_out}
     return {_OF_RUN.get(name, name): value for name, value in kept.items()}

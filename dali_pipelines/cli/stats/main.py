@@ -5,9 +5,10 @@
     dali-pipelines run --data archive/ --config stats.toml
 
 Images are read as `run` delivers them with the same flags, but without chance, mean, std, stretch,
-augmentations and transform. Rows are drawn at random, one in each of --count equal parts of the
-Index. For each channel it prints mean, standard deviation and percentiles; pixels without a value
-are left out. With --by there is a table for each value of a column of the Index.
+augmentations and transform: a random window is the middle of the image, a random area all of it.
+Rows are drawn at random, one in each of --count equal parts of the Index. For each channel it
+prints mean, standard deviation and percentiles; pixels without a value are left out. With --by
+there is a table for each value of a column of the Index.
 
 The file of -o has mean and std, and in a comment a stretch, for `run --config`; for frames of AIA
 and HMI only a stretch. --config also takes a file for `run`; what has no effect here is left out.
@@ -23,14 +24,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dali_pipelines.cli.errors import CommandError, command, count, one_line, refusing
-from dali_pipelines.cli.flag_types import at_least, number_or
+from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import config_file, flags_of, option, parse, settings_of
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of, write_file
 from dali_pipelines.cli.pipeline_flags import (
-    PipelineFlags,
+    ImagesFlags,
     calibration_settings,
     factory_of,
     suffixes_of,
@@ -47,12 +48,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatsConfig(FileFlags, PipelineFlags):
+class StatsConfig(FileFlags, ImagesFlags):
     """Flags of ``stats``."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "statistics": "output count by",
-        "images": "pipeline hdu planes crop window outside missing resize_shorter resize",
+        "images": "pipeline hdu planes hdus crop window outside missing random_area resize_shorter "
+        "resize",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
@@ -66,16 +68,9 @@ class StatsConfig(FileFlags, PipelineFlags):
     by: str | None = option(
         None, "statistics for each value of this column of the Index", metavar="COLUMN"
     )
-    planes: tuple[int | Literal["all"], ...] | None = option(
-        None,
-        "fits: planes to read of images with more than two axes, as channels, or all",
-        type=number_or("all"),
-        nargs="+",
-        metavar="N",
-    )
     settings: dict[str, Any] = settings_of(
         PipelineConfig,
-        "crop window outside missing resize_shorter resize",
+        "crop window outside missing random_area resize_shorter resize",
         hints=PipelineSettings,
         crop={"metavar": "PIXELS"},
         resize={"metavar": "PIXELS"},
@@ -106,9 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    if config.pipeline == "fits":
-        planes = config.planes or ()
-        settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
+    settings |= config.images()
     found: dict[str, PixelStatistics] = {}
     failed = 0
     for name, rows in _groups(index, config.by):

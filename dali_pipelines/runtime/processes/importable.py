@@ -1,4 +1,4 @@
-"""Check that reader processes can import the class of a Reader and the main script."""
+"""Check that reader processes can import Readers, Targets and the main script."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from readers.contract import Reader
+from readers.targets.contract import Target
 
 _REMEDY = (
     "reader processes cannot import it from there: put it into a module (a .py file) and import "
@@ -44,26 +45,31 @@ def check_main() -> None:
         )
 
 
-def check_sendable(reader: Reader) -> None:
-    """Check that processes started by spawn or forkserver can unpickle a Reader.
+def check_sendable(*several: Reader | Target) -> None:
+    """Check that processes started by spawn or forkserver can unpickle Readers and Targets.
 
     Raises
     ------
     TypeError
-        If it cannot be pickled, or if one of its classes was defined in a notebook, in an
+        If one cannot be pickled, or if one of its classes was defined in a notebook, in an
         interactive session, or in a script below ``if __name__ == "__main__":``.
     """
+    for sent in several:
+        _check_sendable(sent)
+
+
+def _check_sendable(sent: Reader | Target) -> None:
     try:
-        pickled = pickle.dumps(reader)
+        pickled = pickle.dumps(sent)
     except Exception as error:  # a __reduce__ may raise anything
         raise TypeError(
-            f"{type(reader).__name__} cannot be sent to the reader processes: {error}: define its "
+            f"{type(sent).__name__} cannot be sent to the reader processes: {error}: define its "
             "class at the top level of a module (a .py file), and keep settings, not open files"
         ) from error
     if b"__main__" not in pickled:
         return
     script = getattr(sys.modules["__main__"], "__file__", "")  # "<stdin>" is not a file
-    for name in _names_of_main(reader):
+    for name in _names_of_main(sent):
         if not os.path.isfile(script):
             raise TypeError(f"{name} was defined in a notebook or a session, and {_REMEDY}")
         if name in _guarded_names(script):

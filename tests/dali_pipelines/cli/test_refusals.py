@@ -260,7 +260,7 @@ SHOW = [
     ("photos --pipeline=jpeg -o=photos/a.png", "", "photos/a.png", "another name"),
     ("photos/a.png --pipeline=jpeg -o=photos/a.png", "--files", "photos/a.png", "--output"),
     ("--config=sead.toml", "sead.toml", "sead", "seed"),
-    ("--config=planes.toml", "planes.toml", "planes", "known"),
+    ("--config=planes.toml", "planes.toml", "planes", "--hdu"),
 ]
 PREP = [
     ("none.fits", "", "none.fits", "no such folder"),

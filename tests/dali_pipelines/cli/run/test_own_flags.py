@@ -22,6 +22,7 @@ from dali_pipelines import (
     Stretch,
     TrivialAugment,
 )
+from dali_pipelines.cli.errors import CommandError
 from dali_pipelines.cli.flag_types import function_of
 from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.pipeline_flags import AUGMENTATIONS, augmentation_of, stretch_of
@@ -109,6 +110,13 @@ def test_a_stretch_of_a_run(tmp_path: Path, pipeline: str) -> None:
     else:
         assert config.calibration.stretch == Stretch(kind="asinh", unit=100)
         assert config.pipeline_config.stretch is None
+
+
+def test_the_dtype_of_a_run() -> None:
+    assert parse(RunConfig, ["--dtype=uint8"], None, "run").pipeline_config.dtype == "uint8"
+    assert parse(RunConfig, [], None, "run").pipeline_config.dtype == "float32"
+    with pytest.raises(CommandError, match=r"--dtype.*'float65'.*float16"):
+        parse(RunConfig, ["--dtype=float65"], None, "run")
 
 
 @pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "json:"])

@@ -63,6 +63,22 @@ def test_groups_have_a_table_each(
     ]
 
 
+def test_a_file_of_run_with_several_images_and_random_areas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = [fits.ImageHDU(np.full((8, 8), 3.0 * n), name=name) for n, name in enumerate("ABC")]
+    fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
+    file = tmp_path / "run.toml"
+    file.write_text(
+        f'data = "{tmp_path / "a.fits"}"\nhdus = ["image=C", "other=B"]\nrandom_area = [0.1, 1.0]\n'
+        "resize = 4\nbatch_size = 2\n"
+    )
+    assert main(["stats", f"--config={file}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["0", "6"]
+    assert main(["stats", str(tmp_path / "a.fits"), "--hdus", "image=B"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["0", "3"]
+
+
 def test_values_of_all_kinds_make_groups(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Readers that reader processes cannot import: in notebooks, sessions, and below the guard."""
+"""Readers and Targets that cannot be imported: in notebooks, sessions, and below the guard."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from dali_pipelines.runtime.processes.importable import check_main
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
-from dali_pipelines import ChannelsReader, Index, NpyReader, PipelineConfig, reader_pipeline
+from dali_pipelines import ChannelsReader, Index, Mask, NpyReader, PipelineConfig, reader_pipeline
 from dali_pipelines.graph.decode import decode_array
 
 class Mine(NpyReader):
     pass
 
-def check(reader, start_method):
-    index = Index.from_paths(["/nowhere/0.npy"])
-    config = PipelineConfig(batch_size=2, start_method=start_method)
+class MineToo(Mask):
+    pass
+
+def check(reader, start_method, **settings):
+    index = Index.from_paths(["/nowhere/0.npy"]).with_column("mask", ["/nowhere/1.npy"])
+    config = PipelineConfig(batch_size=2, start_method=start_method, **settings)
     try:
         reader_pipeline(index, reader, decode_array, config)
     except TypeError as error:
@@ -45,6 +48,7 @@ def check(reader, start_method):
 CHECKS = """
 check(Mine(), "forkserver")
 check(ChannelsReader(Mine(), ("a", "b")), "forkserver")
+check(NpyReader(), "forkserver", targets={"mask": MineToo("mask")})
 """
 
 REFUSED = "and reader processes cannot import it from there: put it into a module (a .py file) and "
@@ -56,24 +60,25 @@ def test_a_class_of_a_notebooks_cell() -> None:
     found = jobs.run([sys.executable, "-c", program])
     assert found.returncode == 0, found.stderr
     *lines, forked = found.stdout.splitlines()
-    assert len(lines) == 2
-    for line in lines:
-        assert line.startswith(f"Mine was defined in a notebook or a session, {REFUSED}")
+    assert len(lines) == 3
+    for name, line in zip(("Mine", "Mine", "MineToo"), lines, strict=True):
+        assert line.startswith(f"{name} was defined in a notebook or a session, {REFUSED}")
     assert forked == "accepted"
 
 
 def test_classes_above_and_below_the_guard_of_a_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    guarded = 'check(Above(), "forkserver")\nclass Mine(NpyReader):\n    pass\n' + CHECKS
+    mine = "class Mine(NpyReader):\n    pass\nclass MineToo(Mask):\n    pass\n"
+    guarded = f'check(Above(), "forkserver")\n{mine}{CHECKS}'
     below = textwrap.indent(guarded, "    ")
     script.write_text(f'{PROGRAM.replace("Mine", "Above")}\nif __name__ == "__main__":\n{below}')
     found = jobs.run([sys.executable, str(script)])
     assert found.returncode == 0, found.stderr
     above, *lines = found.stdout.splitlines()
     assert above == "accepted"
-    assert len(lines) == 2
-    for line in lines:
-        assert line.startswith("Mine is defined below 'if __name__ == \"__main__\":' of ")
+    assert len(lines) == 3
+    for name, line in zip(("Mine", "Mine", "MineToo"), lines, strict=True):
+        assert line.startswith(f"{name} is defined below 'if __name__ == \"__main__\":' of ")
         assert f"{script}, {REFUSED}" in line
 
 
