@@ -135,6 +135,18 @@ class PipelineFlags(StorageFlags, HduFlags):
             settings["targets"] = targets
         return settings
 
+    def image_flags(self, *more: str) -> str:
+        """Return the flags, also those of `more`, that were given for the looks of images."""
+        names = ("hdu", "mask", "boxes", "labels")
+        given = {name: getattr(self, name) for name in names} | self.settings
+        given |= {name: getattr(self, name) for name in more}
+        words = []
+        for name, value in given.items():
+            if value is not None and value is not False:
+                values = value if isinstance(value, tuple) else () if value is True else (value,)
+                words += [f"--{name}", *map(str, values)]
+        return " ".join(words)
+
     def targets(self) -> dict[str, Target]:
         """Return the targets for the pipeline factory, by the names of their outputs.
 
@@ -165,19 +177,6 @@ class PipelineFlags(StorageFlags, HduFlags):
                 raise ValueError("--stretch takes one curve for all frames with --pipeline=aia")
             settings["stretch"] = stretch_of(*self.settings["stretch"])
         return Calibration.of(self.preset, **settings)
-
-
-def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
-    """Return the pipeline factory of a ``--pipeline``."""
-    from dali_pipelines import aia_pipeline, chunked_pipeline, fits_pipeline, jpeg_pipeline
-
-    factories: dict[str, Callable[..., ReaderPipeline]] = {
-        "fits": fits_pipeline,
-        "jpeg": jpeg_pipeline,
-        "aia": aia_pipeline,
-        "chunked": chunked_pipeline,
-    }
-    return factories[pipeline]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +217,19 @@ class ImagesFlags(PipelineFlags):
         planes = tuple(self.planes or ())
         chosen = {"hdu": self.hdu, "planes": "all" if "all" in planes else planes or None}
         return chosen | ({"hdus": dict(self.hdus)} if self.hdus else {})
+
+
+def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
+    """Return the pipeline factory of a ``--pipeline``."""
+    from dali_pipelines import aia_pipeline, chunked_pipeline, fits_pipeline, jpeg_pipeline
+
+    factories: dict[str, Callable[..., ReaderPipeline]] = {
+        "fits": fits_pipeline,
+        "jpeg": jpeg_pipeline,
+        "aia": aia_pipeline,
+        "chunked": chunked_pipeline,
+    }
+    return factories[pipeline]
 
 
 def suffixes_of(pipeline: str) -> Sequence[str]:

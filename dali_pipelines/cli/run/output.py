@@ -168,7 +168,9 @@ def first_images(batch: Mapping[str, Any], config: RunConfig) -> list[tuple[int,
             image[..., : sizes[slot][0], : sizes[slot][1]]
             for slot, image in zip(found, images, strict=True)
         ]
-    return [(rows[slot], image.cpu().clone()) for slot, image in zip(found, images, strict=True)]
+    # In float, as pictures are reduced by means.
+    copies = [image.cpu().float().clone() for image in images]
+    return [(rows[slot], image) for slot, image in zip(found, copies, strict=True)]
 
 
 def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config: RunConfig) -> Path:
@@ -177,22 +179,24 @@ def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config:
     Raises
     ------
     ImportError
-        If Matplotlib or SunPy is not installed.
+        If Matplotlib is not installed.
     OSError
         If the file cannot be written.
     """
-    from dali_pipelines.cli.show.pictures import Targets, image_picture
+    from dali_pipelines.cli.show.pictures import Targets, drawn, sketched
     from dali_pipelines.cli.show.sheet import save_sheet
 
     columns = index.columns()
-    pictures = [
-        image_picture(columns.row(row), _displayable(image, config), SIZE, Targets())
+    sketches = [
+        sketched(columns.row(row), _displayable(image, config), SIZE, Targets())
         for row, image in images
     ]
+    pictures = drawn(sketches, None if config.pipeline == "jpeg" else "asinh")
     path = cache_folder() / f"run-{config.pipeline}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [pictures[first : first + COLUMNS] for first in range(0, len(pictures), COLUMNS)]
-    save_sheet(str(path), lines, heading="The first images that were delivered", size=SIZE)
+    heading = f"The first images that were delivered; {config.image_flags()}"
+    save_sheet(str(path), lines, heading=heading, size=SIZE)
     return path
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import flags_of, option
 from dali_pipelines.cli.pipeline_flags import PipelineFlags, calibration_settings, image_settings
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.shared_flags import FileFlags
+from dali_pipelines.cli.show.pictures import Display
+from dali_pipelines.stretch import Stretch
 
 COLUMNS = 6
 """Of a sheet, by default."""
@@ -23,10 +25,12 @@ class ShowConfig(FileFlags, PipelineFlags):
     """Flags of ``show``."""
 
     COMMON: ClassVar[str] = (
-        "files output pipeline count draws crop window flip augment mask boxes preset config"
+        "files output pipeline count draws display crop window flip augment mask boxes preset "
+        "config"
     )
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "sheet": "output count draws columns size captions each_augment before_after",
+        "sheet": "output count draws columns size captions display same_range each_augment "
+        "before_after",
         "images": "pipeline hdu",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
@@ -62,6 +66,15 @@ class ShowConfig(FileFlags, PipelineFlags):
         None, "columns of the Index to write under each image", nargs="+", metavar="COLUMN"
     )
     size: int = option(256, "of a picture on the sheet", type=at_least(64), metavar="PIXELS")
+    display: Display | None = option(
+        None,
+        "how values become colours, as in astropy.visualization (default: asinh; linear for values "
+        "that --stretch or a preset has stretched; photographs as they are)",
+        choices=get_args(Display),
+    )
+    same_range: bool = option(
+        False, "one range of values for the sheet, of AIA one for each channel, not for each image"
+    )
     settings: dict[str, Any] = image_settings()
     calibration_settings: dict[str, Any] = calibration_settings("registered_size")
 
@@ -75,6 +88,19 @@ class ShowConfig(FileFlags, PipelineFlags):
             raise ValueError("--captions and --before_after do not go together: leave out one")
         if self.each_augment and ("augment" not in self.settings or self.before_after):
             raise ValueError("--each_augment needs --augment, and goes without --before_after")
+        if self.same_range and self.before_after:
+            raise ValueError("--same_range is not for --before_after, whose steps change the unit")
+
+    @property
+    def display_of_pixels(self) -> Display | None:
+        """How the delivered values become colours; None for photographs as they are."""
+        if self.display is not None:
+            return self.display
+        if "stretch" in self.settings or (
+            self.calibration is not None and self.calibration.stretch != Stretch()
+        ):
+            return "linear"
+        return None if self.pipeline == "jpeg" else "asinh"
 
 
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:

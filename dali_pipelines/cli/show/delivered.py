@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.pipeline_flags import augmentation_of, factory_of
 from dali_pipelines.cli.show.pictures import (
+    Sketch,
     Targets,
-    image_picture,
     left_out_picture,
     missing_picture,
     rejected_picture,
+    sketched,
 )
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.single_rows import Rejections, single_rows
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 def delivered_pictures(
     index: Index, config: ShowConfig, calibration: Calibration | None
-) -> Generator[Picture, None, None]:
-    """Yield a picture for each file of each row, as often as it is drawn.
+) -> Generator[Picture | Sketch, None, None]:
+    """Yield a picture, or a sketch of one, for each file of each row, as often as it is drawn.
 
     With ``--each_augment`` that is done for each augmentation by itself.
     """
@@ -61,7 +62,7 @@ def delivered_pictures(
 
 def _pictures(
     index: Index, config: ShowConfig, settings: dict[str, Any], caption: tuple[str, ...] = ()
-) -> Generator[Picture, None, None]:
+) -> Generator[Picture | Sketch, None, None]:
     parts = index.frames.parts if index.parts else ()
     columns = index.columns(parts=parts).with_places(Places(config.storage))
     rejections = Rejections()
@@ -82,13 +83,13 @@ def _pictures(
                     image = batch["image"][0]
                     if parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
-                    targets = Targets.of(batch, config.labels)
+                    targets = Targets.of(batch, config.labels, index.classes)
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.pipeline_config.outputs)]
                     lines += _captions(index.table, config.captions or (), number)
                     if "matrix" in batch and settings.get("window") == "row":
                         lines.append(_sky_position(file, batch["matrix"][0], image.shape))
-                    yield image_picture(file, image, config.size, targets, lines)
+                    yield sketched(file, image, config.size, targets, lines)
             del batch  # DALI can reuse its memory for the next one
 
 

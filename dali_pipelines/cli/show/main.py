@@ -9,19 +9,21 @@
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
-channel of AIA. Colours run from the 1st to the 99.9th percentile, and for magnetograms equally far
-from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
-value are grey. Masks are laid over the images in colours, and boxes are outlined. A file that
-cannot be read has its reason in place of the image. A sample of several files has a picture for
-each, in the order of the channels; a sequence is a row of its frames. With --window row FITS images
-have the position on the sky of their middle.
+channel of AIA. Colours run from the 1st to the 99.9th percentile of each image, or of all with
+--same_range, by the stretch that --display names; with zscale they run over its interval.
+Magnetograms are linear, equally far from 0 on both sides. The range under an image is that of all
+its pixels. Pixels without a value are grey. Masks are laid over the images in colours, and boxes
+are outlined, with the names of their classes. A file that cannot be read has its reason in place of
+the image. A sample of several files has a picture for each, in the order of the channels; a
+sequence is a row of its frames. With --window row FITS images have the position on the sky of their
+middle.
 
 Flags that `run` has, too, mean the same, except --size: here it is the width and height of a
 picture on the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
 
---config also takes a file for `run`, recognised by keys that only `run` has. Its data become the
-files, its size becomes --registered_size, and keys that do not change the pictures, such as
-batch_size, mean and columns, are left out.
+--config also takes a file for `run`, recognised by keys that only `run` has, such as data. Its data
+become the files, its size becomes --registered_size, and keys that do not change the pictures, such
+as batch_size, mean and columns, are left out.
 
 With --before_after there is one file, and a picture after each step of its calibration; then the
 limb, at full resolution, and the circle on which the header says that it is.
@@ -34,7 +36,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import CommandError, command, refusing
@@ -42,16 +43,15 @@ from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
 from dali_pipelines.cli.pipeline_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
-from readers.messages import install
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from dali_pipelines import Calibration
+    from dali_pipelines.cli.show.pictures import Sketch
     from dali_pipelines.cli.show.sheet import Picture
     from readers import Index
-    from readers.places.storage import Storage
 
 
 @command("show")
@@ -59,11 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
     config = parse(ShowConfig, argv, __doc__, "show", translate=of_run)
     check_outputs(config, config_file(argv), output=config.output)
-    if not find_spec("sunpy"):
-        raise CommandError(f"show needs SunPy: {install('aia')}")
     from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.show.delivered import delivered_pictures
-    from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING
+    from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING, drawn
     from dali_pipelines.cli.show.sheet import save_sheet
 
     with refusing(OSError, ValueError):
@@ -73,23 +71,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.before_after and (len(found) > 1 or found.parts):
         raise CommandError(f"--before_after is for one file, got {len(found)}")
     index = _spread(found, 1 if config.each_augment else config.count)
-    pictures: list[Picture] = []
+    cells: list[Picture | Sketch] = []
     try:
         if config.before_after:
-            made = _steps(index, calibration, config.size, config.storage)
+            made = _steps(index, calibration, config)
         else:
             made = delivered_pictures(index, config, calibration)
         with closing(made):
-            pictures.extend(Bar(made, unit="pictures"))
+            cells.extend(Bar(made, unit="pictures"))
+        pictures = drawn(cells, config.display_of_pixels, same_range=config.same_range)
         several = len(index.frames.parts) * config.draws if index.parts else 0
-        drawn = config.draws if config.draws > 1 else COLUMNS
-        rows = _rows(pictures, config.columns or several or drawn)
+        beside = config.draws if config.draws > 1 else COLUMNS
+        rows = _rows(pictures, config.columns or several or beside)
         heading = _heading(config, calibration, index, len(found))
         save_sheet(config.output, rows, heading=heading, size=config.size)
     except (KeyError, TypeError, ValueError) as error:  # of the settings, before the first picture
         raise CommandError(error) from error
     except (OSError, RuntimeError, MemoryError) as error:
-        raise CommandError(f"stopped after {len(pictures)} images: {error}", 1) from error
+        raise CommandError(f"stopped after {len(cells)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
     unread = [picture for picture in pictures if picture.pixels is None]
     remarks = [picture.remark for picture in unread]
@@ -128,8 +127,9 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
     else:
         noun = "samples" if index.parts else "images"
         heading = f"{len(index)} of {found} {noun} by the {config.pipeline} pipeline"
+    flags = config.image_flags("display", "same_range")
     if calibration is None:
-        return heading
+        return "; ".join(filter(None, (heading, flags)))
     tables = (calibration.pointing_table, calibration.correction_table)
     names = [None if table is None else table.name for table in tables]
     steps = (
@@ -139,21 +139,22 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
         f"order {calibration.order}",
         f"degradation by {names[1]}" if names[1] else "",
         "exposure" if calibration.exposure else "",
+        flags,
     )
     return "; ".join((heading, *filter(None, steps)))
 
 
 def _steps(
-    index: Index, calibration: Calibration | None, size: int, storage: Storage
-) -> Generator[Picture, None, None]:
+    index: Index, calibration: Calibration | None, config: ShowConfig
+) -> Generator[Picture | Sketch, None, None]:
     """Yield a picture after each step of the one file's calibration."""
     from dali_pipelines.cli.show.pictures import rejected_picture
     from dali_pipelines.cli.show.steps import step_pictures
     from readers import ReadError
 
     assert calibration is not None  # as the pipeline is aia
-    file = index.columns().with_places(Places(storage)).row(0)
+    file = index.columns().with_places(Places(config.storage)).row(0)
     try:
-        yield from step_pictures(file, calibration, size)
+        yield from step_pictures(file, calibration, config.size, config.display)
     except ReadError as error:
         yield rejected_picture(file, error.reason)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.show.sheet import Outline, Picture
+from readers.index.classes import LABELS
+from readers.messages import install
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import torch
+    from astropy.visualization import ImageNormalize
     from numpy.typing import NDArray
 
     from readers.contract import Row
@@ -28,11 +33,31 @@ MISSING = "missing: the sample has no such file"
 LEFT_OUT = "left out: another file of the sample is rejected"
 """Remark in a cell of a file that is not at fault."""
 
+Display = Literal["asinh", "linear", "log", "sqrt", "zscale"]
+"""How values become colours, in the terms of astropy.visualization: a stretch between the 1st and
+the 99.9th percentile, or a linear one over the interval of zscale."""
+_STRETCHES = {
+    "asinh": "AsinhStretch",
+    "linear": "LinearStretch",
+    "log": "LogStretch",
+    "sqrt": "SqrtStretch",
+    "zscale": "LinearStretch",
+}
 _DEEP = 1020
 """Photographs with larger values have 16 bits: those of 8 exceed 255 when they are brightened."""
 
-_SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
-"""CONTENT of HMI whose values have a sign: 0 is in the middle of their colours."""
+
+class Sketch(NamedTuple):
+    """An image, in the size of its cell, that has no colours yet."""
+
+    caption: tuple[str, ...]
+    facts: Mapping[str, Value]
+    """Of `KEYS`, from the header."""
+    image: torch.Tensor
+    """Shape (channels, height, width), first row at the bottom if there is one channel."""
+    mask: NDArray[Any] | None = None
+    """Classes, shape (height, width), first row on top."""
+    outlines: Sequence[Outline] = ()
 
 
 class Targets(NamedTuple):
@@ -44,26 +69,34 @@ class Targets(NamedTuple):
     """Each x1, y1, x2, y2 in pixels."""
     labels: Sequence[int | None] = ()
     """None for a box without a label."""
+    classes: Sequence[str] = ()
+    """Names of the labels."""
 
     @classmethod
-    def of(cls, batch: Mapping[str, torch.Tensor], labels: str | None) -> Targets:
-        """Return the targets of the first sample of a batch; `labels` names its labels."""
+    def of(
+        cls, batch: Mapping[str, torch.Tensor], labels: str | None, classes: Sequence[str]
+    ) -> Targets:
+        """Return the targets of the first sample of a batch.
+
+        `labels` is the column of its labels, `classes` are the names of the classes of the Index.
+        """
         mask = batch["mask"][0] if "mask" in batch else None
         if "boxes" not in batch:
             return cls(mask)
         count = int(batch["num_boxes"][0])
         found = batch[labels][0, :count].tolist() if labels else [None] * count
-        return cls(mask, batch["boxes"][0, :count].tolist(), found)
+        boxes = batch["boxes"][0, :count].tolist()
+        return cls(mask, boxes, found, classes if labels in LABELS else ())
 
 
-def image_picture(
+def sketched(
     file: Row, image: torch.Tensor, size: int, targets: Targets, lines: Sequence[str] = ()
-) -> Picture:
-    """Make the picture of an image of a file, shape (channels, height, width).
+) -> Sketch:
+    """Make the sketch of an image of a file, shape (channels, height, width).
 
-    It has one channel, first row at the bottom if the file is FITS; or it is RGB from 0 to 255, or
-    to 65535, first row on top. If it is larger than `size` pixels, it shrinks to that. `lines` end
-    the caption.
+    It has one channel, first row at the bottom if the file is FITS; or it is RGB, first row on top.
+    If it is larger than `size` pixels, it shrinks to that. Nothing of it shares memory with the
+    image. `lines` end the caption.
     """
     from readers.header_scan import file_facts
 
@@ -74,24 +107,63 @@ def image_picture(
         *describe(image),
         *lines,
     )
-    pixels = coloured(reduced(image, size), facts)
+    small = reduced(image, size).clone()
     upwards = len(image) != 3  # as `coloured` has it
-    if targets.mask is not None:
-        pixels = _masked(pixels, targets.mask, upwards)
-    outlines = _outlines(targets, image.shape[1:], pixels.shape[:2], upwards)
-    return Picture(tuple(filter(None, caption)), pixels, outlines=outlines)
+    mask = None if targets.mask is None else _reduced_mask(targets.mask, small.shape[1:], upwards)
+    outlines = _outlines(targets, image.shape[1:], small.shape[1:], upwards)
+    return Sketch(tuple(filter(None, caption)), facts, small, mask, outlines)
 
 
-def _masked(pixels: NDArray[Any], mask: torch.Tensor, upwards: bool) -> NDArray[Any]:
+def drawn(
+    cells: Iterable[Picture | Sketch], display: Display | None, *, same_range: bool = False
+) -> list[Picture]:
+    """Return the pictures of cells, with colours for all sketches.
+
+    With `same_range` images of one channel of AIA, of one quantity of HMI, or all others, have one
+    range of values. `display` is described in `coloured`.
+    """
+    cells = list(cells)
+    groups: dict[object, list[Sketch]] = {}
+    for cell in cells:
+        if same_range and isinstance(cell, Sketch):
+            groups.setdefault(_kind(cell), []).append(cell)
+    norms = {
+        kind: norm_of([each.image for each in group], group[0].facts, display)
+        for kind, group in groups.items()
+    }
+    pictures = []
+    for cell in cells:
+        if isinstance(cell, Sketch):
+            pixels = coloured(cell.image, cell.facts, display, norms.get(_kind(cell)))
+            if cell.mask is not None:
+                pixels = _masked(pixels, cell.mask)
+            cell = Picture(cell.caption, pixels, outlines=cell.outlines)
+        pictures.append(cell)
+    return pictures
+
+
+def _kind(sketch: Sketch) -> object:
+    """Return a key that is equal for images of which the values can be compared."""
+    content = sketch.facts["CONTENT"] if _is_hmi(sketch.facts) else None
+    return _aia_channel(sketch.facts), content, len(sketch.image)
+
+
+def _reduced_mask(mask: torch.Tensor, shape: Sequence[int], upwards: bool) -> NDArray[Any]:
+    """Return the classes in the middle of each pixel of a picture."""
+    import numpy as np
+
+    rows, columns = (
+        (np.arange(cells) * 2 + 1) * pixels_of // (2 * cells)
+        for cells, pixels_of in zip(shape, mask.shape, strict=True)
+    )
+    return mask.numpy()[:: -1 if upwards else 1][rows][:, columns]
+
+
+def _masked(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     """Lay the classes of a mask over a picture, each in a colour of its own."""
     import numpy as np
     from matplotlib.colors import to_rgb
 
-    rows, columns = (
-        (np.arange(cells) * 2 + 1) * pixels_of // (2 * cells)
-        for cells, pixels_of in zip(pixels.shape[:2], mask.shape, strict=True)
-    )
-    classes = mask.numpy()[:: -1 if upwards else 1][rows][:, columns]
     colours = np.array([to_rgb(color) for color in COLOURS]) * 255
     over = (pixels + colours[classes.astype(np.int64) % len(COLOURS)]) / 2
     return np.where((classes != 0)[..., None], over, pixels).astype(np.uint8)
@@ -105,7 +177,8 @@ def _outlines(
     outlines = []
     for (x1, y1, x2, y2), label in zip(targets.boxes, targets.labels, strict=True):
         top = image[0] - y2 if upwards else y1
-        text = "" if label is None else str(label)
+        is_named = label is not None and 0 <= label < len(targets.classes)
+        text = "" if label is None else targets.classes[label] if is_named else str(label)
         color = COLOURS[(label or 0) % len(COLOURS)]
         place = x1 * across, top * down, (x2 - x1) * across, (y2 - y1) * down
         outlines.append(Outline(*place, text, color))
@@ -162,32 +235,80 @@ def reduced(image: torch.Tensor, size: int) -> torch.Tensor:
     return interpolate(image[None], size=shape, mode="area")[0]
 
 
-def coloured(image: torch.Tensor, facts: Mapping[str, Value]) -> NDArray[Any]:
+def coloured(
+    image: torch.Tensor,
+    facts: Mapping[str, Value],
+    display: Display | None = None,
+    norm: ImageNormalize | None = None,
+) -> NDArray[Any]:
     """Return RGB, first row on top, of an image of shape (channels, height, width).
 
-    SunPy's colours where the channel is one of AIA, grey for all else; from the 1st to the 99.9th
-    percentile, or as far from 0 on both sides for values that have a sign.
+    An image of one channel is grey, or has SunPy's colours where the channel is one of AIA. With
+    `display` None, values are linear, and RGB is 0 to 255, or to 65535. `norm` maps values to
+    colours from 0 to 1, by default `norm_of` the image.
     """
     import matplotlib
     import numpy as np
-    import sunpy.visualization.colormaps  # noqa: F401  registers them with Matplotlib
 
     values = image.numpy()
-    if len(values) == 3:  # a photograph
-        if values.max() > _DEEP:
-            values = values / 257
+    is_rgb = len(values) == 3
+    if is_rgb and display is None:
+        values = values / 257 if values.max() > _DEEP else values
         return values.transpose(1, 2, 0).clip(0, 255).astype(np.uint8)
-    plane = values[0, ::-1]
-    finite = plane[np.isfinite(plane)]
-    if _is_hmi(facts) and facts["CONTENT"] in _SIGNED:
-        high = np.percentile(np.abs(finite), 99.9) if finite.size else 1
-        low = -high
-    else:
-        low, high = np.percentile(finite, (1, 99.9)) if finite.size else (0, 1)
-    scaled = np.ma.masked_invalid((plane - low) / max(high - low, 1e-30))
-    name = f"sdoaia{_aia_channel(facts)}"
+    norm = norm or norm_of([image], facts, display)
+    if is_rgb:
+        return np.rint(norm(values).transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
+    channel = _aia_channel(facts)
+    has_colours = channel is not None and _has_sunpy_colours()
+    name = f"sdoaia{channel}" if has_colours else "gray"
     colours = matplotlib.colormaps[name if name in matplotlib.colormaps else "gray"]
-    return colours.with_extremes(bad="0.5")(scaled.clip(0, 1), bytes=True)[..., :3]
+    plane = norm(np.ma.masked_invalid(values[0, ::-1]))
+    return colours.with_extremes(bad="0.5")(plane, bytes=True)[..., :3]
+
+
+def norm_of(
+    images: Sequence[torch.Tensor], facts: Mapping[str, Value], display: Display | None
+) -> ImageNormalize:
+    """Return how the values of some images become colours.
+
+    The curve of asinh turns from linear to logarithmic at half the distance from the 16th to the
+    84th percentile, which is the noise where most pixels show the sky. Values of HMI with a sign,
+    as in magnetograms, are linear, as far from 0 on both sides.
+    """
+    import numpy as np
+    from astropy import visualization
+
+    finite = np.concatenate([image[image.isfinite()].numpy() for image in images])
+    if not finite.size:
+        return visualization.ImageNormalize(vmin=0, vmax=1)
+    if _is_hmi(facts) and finite.min() < 0:
+        high = float(np.percentile(np.abs(finite), 99.9))
+        return visualization.ImageNormalize(vmin=-high, vmax=high)
+    interval = visualization.AsymmetricPercentileInterval(1, 99.9)
+    if display == "zscale":
+        interval = visualization.ZScaleInterval()
+    low, high = map(float, interval.get_limits(finite))
+    settings = {}
+    if display == "asinh" and low < high:
+        below, above = np.percentile(finite, (16, 84))
+        settings["a"] = float(np.clip((above - below) / 2 / (high - low), 1e-4, 1))
+    stretch = getattr(visualization, _STRETCHES[display or "linear"])(**settings)
+    return visualization.ImageNormalize(vmin=low, vmax=high, stretch=stretch)
+
+
+@cache
+def _has_sunpy_colours() -> bool:
+    """Return whether SunPy could register its colour tables with Matplotlib; else say why not."""
+    try:
+        import sunpy.visualization.colormaps  # noqa: F401
+    except ModuleNotFoundError as error:
+        reason = f"SunPy has their colours ({error}): {install('aia')}"
+    except (ImportError, OSError, RuntimeError) as error:  # of a folder that it cannot make
+        reason = f"SunPy has their colours, but cannot be imported: {one_line(error)}"
+    else:
+        return True
+    print(f"Frames of AIA are gray. {reason}", file=sys.stderr)
+    return False
 
 
 def _aia_channel(facts: Mapping[str, Value]) -> int | None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -106,7 +107,7 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
         corner = left - 0.5, top - 0.5
         box = Rectangle(corner, width, height, edgecolor=color, linewidth=1.2, fill=False)
         axes.add_patch(box)
-        axes.text(*corner, text, color=color, size=FONT, va="bottom", clip_on=True)
+        _label(axes, (*corner, width, height), text, color, pixel=side / size)
     if picture.circle is not None:
         from matplotlib.patches import Circle
 
@@ -115,6 +116,31 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
         for color, dashes in (("black", "solid"), ("white", (0, (4, 4)))):
             line = {"edgecolor": color, "linestyle": dashes, "linewidth": 0.8, "fill": False}
             axes.add_patch(Circle(picture.circle[:2], radius, **line))
+
+
+def _label(
+    axes: Axes, box: tuple[float, float, float, float], text: str, color: str, *, pixel: float
+) -> None:
+    """Write a label on its box (x, y, width, height): above it, or inside if it is at the edge.
+
+    `pixel` is that of the sheet, in pixels of the picture. A label that would reach beyond the
+    right edge begins further left.
+    """
+    x, y, *_ = box
+    (left, right), (_, top) = axes.get_xlim(), axes.get_ylim()
+    x = max(left, min(x, right - len(text) * CHARACTER * pixel))
+    y = max(y, top)
+    fits = y - LINE * pixel >= top
+    axes.text(
+        *(x + pixel, y - pixel if fits else y + pixel),
+        text,
+        {"size": FONT, "family": "DejaVu Sans Mono"},
+        color="white",
+        va="bottom" if fits else "top",
+        bbox={"facecolor": color, "edgecolor": "none", "pad": 0.7},
+        clip_on=True,
+        parse_math=False,
+    )
 
 
 def _write(figure: Figure, x: int, y: int, lines: Sequence[str], color: str = "black") -> None:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.show.pictures import KEYS, coloured, describe, reduced, subject
+from dali_pipelines.cli.show.pictures import KEYS, Display, coloured, describe, reduced, subject
 from dali_pipelines.cli.show.sheet import Picture
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LIMB = 64
 """A picture of the limb is as wide as the image divided by this."""
 _LEAST = 16
 """Pixels that it shows at least."""
-_REGISTERED = "registered"
+_REGISTERED, _STRETCHED = "registered", "stretched and scaled"
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,13 @@ class _Disk:
         )
 
 
-def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Picture]:
+def step_pictures(
+    file: Row, calibration: Calibration, size: int, display: Display | None = None
+) -> Iterator[Picture]:
     """Yield the pictures of the steps, and then of the limb.
 
-    Steps that change nothing are left out. Pictures shrink to `size` pixels.
+    Steps that change nothing are left out. Pictures shrink to `size` pixels. `display` is that of
+    `coloured`; by default asinh, and linear where the step itself has stretched the values.
 
     Raises
     ------
@@ -88,15 +91,16 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
     sample = calibration.reader().read(file, None)
     image = decoded(file, sample)
     disk = _Disk.of(replace(calibration, pointing_table=None).reader().header(file))
-    yield _whole(("level 1", subject(facts), *disk.words()), image, facts, size)
+    of_pixels = display or "asinh"
+    yield _whole(("level 1", subject(facts), *disk.words()), image, facts, size, of_pixels)
     arcsec = max(_LEAST, image.shape[1] // _LIMB) * disk.scale
-    limbs = [_limbs("level 1", image, disk, arcsec, facts)]
+    limbs = [_limbs("level 1", image, disk, arcsec, facts, of_pixels)]
     if calibration.psf:
         from dali_pipelines.aia.deconvolve import Deconvolver
         from dali_pipelines.aia.psf import cached_psf
 
         image = Deconvolver.of(cached_psf(int(sample["wavelnth"][0])))(image)
-        yield _whole(("deconvolved",), image, facts, size)
+        yield _whole(("deconvolved",), image, facts, size, of_pixels)
     disk = _Disk.of(calibration.reader().header(file))
     for title, step in _steps(calibration, sample).items():
         warp = step.reader().read(file, None)
@@ -105,8 +109,9 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
         if title == _REGISTERED:
             registered = disk.registered(warp["matrix"])
             lines = title, *registered.words()
-            limbs.append(_limbs(title, values, registered, arcsec, facts))
-        yield _whole(lines, values, facts, size)
+            limbs.append(_limbs(title, values, registered, arcsec, facts, of_pixels))
+        shown = display or ("linear" if title == _STRETCHED else "asinh")
+        yield _whole(lines, values, facts, size, shown)
     for name in limbs[0]:
         yield from (found[name] for found in limbs if name in found)
 
@@ -136,21 +141,30 @@ def _steps(calibration: Calibration, sample: Sample) -> dict[str, Calibration]:
     if factor > 1:
         steps[f"reduced, means of {factor}x{factor} pixels"] = plain
     if calibration.stretch != Stretch():
-        steps["stretched and scaled"] = calibration
+        steps[_STRETCHED] = calibration
     return steps
 
 
 def _whole(
-    lines: tuple[str, ...], values: NDArray[np.float32], facts: Mapping[str, Value], size: int
+    lines: tuple[str, ...],
+    values: NDArray[np.float32],
+    facts: Mapping[str, Value],
+    size: int,
+    display: Display,
 ) -> Picture:
     import torch
 
     image = torch.from_numpy(values)[None]
-    return Picture((*lines, *describe(image)), coloured(reduced(image, size), facts))
+    return Picture((*lines, *describe(image)), coloured(reduced(image, size), facts, display))
 
 
 def _limbs(
-    title: str, values: NDArray[np.float32], disk: _Disk, arcsec: float, facts: Mapping[str, Value]
+    title: str,
+    values: NDArray[np.float32],
+    disk: _Disk,
+    arcsec: float,
+    facts: Mapping[str, Value],
+    display: Display,
 ) -> dict[str, Picture]:
     """Cut out squares of the limb in the north and in the west, if they are in the image."""
     import torch
@@ -168,7 +182,7 @@ def _limbs(
         centre_x, centre_y = disk.centre - (left, bottom)
         limbs[name] = Picture(
             (f"{title}: {name} limb", *describe(image)),
-            coloured(image, facts),
+            coloured(image, facts, display),
             circle=(centre_x, side - 1 - centre_y, disk.radius / disk.scale),
         )
     return limbs

@@ -88,6 +88,15 @@ def test_the_sheet_shows_what_was_delivered(samples: Path, monkeypatch: pytest.M
     ]
 
 
+def test_large_images_of_integers_are_drawn(samples: Path) -> None:
+    image = torch.full((1, 1, 300, 300), 7, dtype=torch.uint8)
+    batch = {"row": torch.tensor([0]), "valid": torch.tensor([True]), "image": image}
+    config = RunConfig(settings={"dtype": "uint8"})
+    path = save_delivered(first_images(batch, config), Index.scan(samples), config)
+    with Image.open(path) as sheet:
+        assert sheet.width > 240
+
+
 def test_photographs_are_drawn_in_their_own_colours(
     samples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

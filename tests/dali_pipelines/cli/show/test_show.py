@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,17 +17,26 @@ import pytest
 import torch
 from astropy.io import fits
 from astropy.table import Table
+from astropy.visualization import (
+    AsinhStretch,
+    AsymmetricPercentileInterval,
+    LinearStretch,
+    LogStretch,
+    SqrtStretch,
+    ZScaleInterval,
+)
 from astropy.wcs import WCS
 from matplotlib import colormaps
 from PIL import Image
 
 from dali_pipelines import Index
+from dali_pipelines.cli.errors import CommandError
 from dali_pipelines.cli.options import gathered, parse
 from dali_pipelines.cli.paths import index_of
-from dali_pipelines.cli.show import sheet
+from dali_pipelines.cli.show import pictures, sheet
 from dali_pipelines.cli.show.config import ShowConfig, of_run
 from dali_pipelines.cli.show.pictures import coloured
-from dali_pipelines.cli.show.sheet import Picture, save_sheet
+from dali_pipelines.cli.show.sheet import Outline, Picture, save_sheet
 from readers import Storage
 from readers.sampling.geometry import Geometry
 
@@ -179,6 +191,96 @@ class TestFits:
         assert (cell(found, 0, 1, len(lines))[-16:] == bright).all()
 
 
+class TestDisplay:
+    """Colours are those of astropy.visualization."""
+
+    @pytest.mark.parametrize(
+        ("flags", "interval", "stretch"),
+        [
+            ([], AsymmetricPercentileInterval(1, 99.9), AsinhStretch),
+            (["--display=asinh"], AsymmetricPercentileInterval(1, 99.9), AsinhStretch),
+            (["--display=log"], AsymmetricPercentileInterval(1, 99.9), LogStretch()),
+            (["--display=sqrt"], AsymmetricPercentileInterval(1, 99.9), SqrtStretch()),
+            (["--display=zscale"], ZScaleInterval(), LinearStretch()),
+            (["--stretch=none(unit=2)"], AsymmetricPercentileInterval(1, 99.9), LinearStretch()),
+        ],
+    )
+    def test_of_an_image(
+        self, tmp_path: Path, show: Show, cell: Cell, flags: list[str], interval: Any, stretch: Any
+    ) -> None:
+        pixels = np.random.default_rng(0).normal(100, 5, (SIZE, SIZE)).astype(np.float32)
+        pixels[20:30, 20:30] += 3000
+        found = cell(show(write(tmp_path / "a.fits", pixels), *flags)[0], 0, 1, 3)
+        low, high = interval.get_limits(pixels)
+        if stretch is AsinhStretch:  # linear up to the spread of the sky
+            below, above = np.percentile(pixels, (16, 84))
+            assert 4.5 < (above - below) / 2 < 5.5
+            stretch = AsinhStretch((above - below) / 2 / (high - low))
+        scaled = stretch(np.clip((pixels[::-1].astype(float) - low) / (high - low), 0, 1))
+        assert np.abs(found[..., 0] - 255 * scaled).max() <= 2  # there are 256 greys, rounded
+
+    def test_one_range_for_the_sheet(self, tmp_path: Path, show: Show, cell: Cell) -> None:
+        for number, most in enumerate((10, 1000)):
+            pixels = np.zeros((SIZE, SIZE), np.int16)
+            pixels[:, : SIZE // 2] = most
+            write(tmp_path / f"{number}.fits", pixels)
+        flags = ["--display=linear", "--columns=2"]
+        for more, expected in ([], [255, 255]), (["--same_range"], [2, 255]):
+            drawn, _ = show(tmp_path, *flags, *more)
+            assert [cell(drawn, place, 2, 3).max() for place in (0, 1)] == expected
+
+    def test_channels_of_aia_have_ranges_of_their_own(
+        self, tmp_path: Path, show: Show, cell: Cell
+    ) -> None:
+        for channel in (171, 193):
+            aia(tmp_path, channel)
+        words = {"TELESCOP": "SDO/AIA", "WAVELNTH": 193, "T_OBS": "2015-01-01T00:00:25.34Z"}
+        write(tmp_path / "194.fits", np.full((SIZE, SIZE), 90, np.int16), **words)
+        drawn, _ = show(tmp_path, "--same_range", "--display=linear", "--columns=3")
+        last = np.array(colormaps["sdoaia171"](1.0, bytes=True)[:3])
+        assert (cell(drawn, 0, 3, 4)[-16:, -16:] == last).all()
+        tenth = np.array(colormaps["sdoaia193"](0.1, bytes=True)[:3]).astype(int)
+        assert np.abs(cell(drawn, 2, 3, 4) - tenth).max() <= 2
+
+    def test_photographs_that_were_stretched_are_not_black(
+        self, tmp_path: Path, show: Show, cell: Cell
+    ) -> None:
+        pixels = np.zeros((SIZE, SIZE, 3), np.uint8)
+        pixels[:, : SIZE // 2] = 200
+        Image.fromarray(pixels).save(tmp_path / "0.png")
+        flags = ["--pipeline=jpeg", "--stretch=none(unit=255)"]
+        found = cell(show(tmp_path, *flags)[0], 0, 1, 3)
+        assert np.unique(found).tolist() == [0, 255]
+
+    def test_the_heading_has_the_flags(
+        self, tmp_path: Path, show: Show, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        headings = []
+        save = sheet.save_sheet
+
+        def noted(path: str, rows: Any, **settings: Any) -> None:
+            headings.append(settings["heading"])
+            save(path, rows, **settings)
+
+        monkeypatch.setattr(sheet, "save_sheet", noted)
+        write(tmp_path / "a.fits", np.zeros((SIZE, SIZE), np.int16))
+        show(tmp_path, "--crop", 32, 48, "--window=random", "--seed=0", "--display=zscale")
+        for flag in ("--crop 32 48", "--window random", "--seed 0", "--display zscale"):
+            assert flag in headings[0]
+
+    def test_without_sunpy_frames_are_gray(
+        self, tmp_path: Path, show: Show, cell: Cell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "sunpy.visualization.colormaps", None)
+        pictures._has_sunpy_colours.cache_clear()
+        try:
+            drawn, err = show(aia(tmp_path))
+        finally:
+            pictures._has_sunpy_colours.cache_clear()
+        assert err.count("SunPy") == 1
+        assert np.unique(cell(drawn, 0, 1, 4)).tolist() == [0, 255]
+
+
 class TestPhotographs:
     def test_pixels_are_those_of_pillow(
         self, shared_data: Path, show: Show, captions: Captions, cell: Cell
@@ -244,6 +346,53 @@ class TestPhotographs:
         for place in range(3):
             assert np.unique(cell(drawn, place, 3, 6)).tolist() == [7, 100]
             assert (cell(drawn, 3 + place, 3, 6) == 200).all()
+
+
+def test_boxes_have_the_names_of_their_classes(
+    tmp_path: Path, show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (SIZE, SIZE)).save(tmp_path / "0.png")
+    boxes = [[1.0, 0.0, 30.0, 20.0], [10.0, 40.0, 60.0, 60.0]]
+    content = {
+        "images": [{"id": 1, "file_name": "0.png", "height": SIZE, "width": SIZE}],
+        "annotations": [
+            {"image_id": 1, "category_id": kind, "bbox": [x, y, right - x, bottom - y]}
+            for kind, (x, y, right, bottom) in zip((7, 3), boxes, strict=True)
+        ],
+        "categories": [{"id": 3, "name": "cat"}, {"id": 7, "name": "dog"}],
+    }
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    Index.from_coco(tmp_path, tmp_path / "all.json").save(tmp_path / "all.arrow")
+    shown: list[str] = []
+    save = sheet.save_sheet
+
+    def noted(path: str, rows: Any, **settings: Any) -> None:
+        shown.extend(outline.text for outline in rows[0][0].outlines)
+        save(path, rows, **settings)
+
+    monkeypatch.setattr(sheet, "save_sheet", noted)
+    show(tmp_path / "all.arrow", "--pipeline=jpeg", "--boxes=boxes", "--labels=labels")
+    assert shown == ["dog", "cat"]
+
+
+@pytest.mark.parametrize(
+    "box", [(2, 0, 30, 20), (100, 0, 27, 20), (2, 60, 30, 20), (100, 100, 27, 27), (0, 0, 128, 128)]
+)
+def test_labels_are_whole(tmp_path: Path, box: tuple[int, int, int, int]) -> None:
+    """A white text on red has as much blue at the edges of a cell as in its middle."""
+
+    def blue(place: tuple[int, int, int, int]) -> int:
+        pixels = np.zeros((128, 128, 3), np.uint8)
+        outlines = [Outline(*place, "a class", "red")]
+        path = str(tmp_path / "a.png")
+        save_sheet(path, [[Picture(("a",), pixels, outlines=outlines)]], heading="a", size=128)
+        drawn = np.array(Image.open(path).convert("RGB")).astype(int)
+        top = sheet.GAP + sheet.LINE + sheet.GAP // 2
+        return int(drawn[top : top + 128, sheet.GAP : sheet.GAP + 128, 2].sum())
+
+    whole = blue((40, 60, 40, 40))
+    assert whole > 0
+    assert abs(blue(box) - whole) < 0.05 * whole
 
 
 @pytest.mark.parametrize("kind", ["photographs", "fits"])
@@ -332,6 +481,12 @@ class TestSequences:
             {"files": ["a"], "pipeline": "aia", "registered_size": 512, "seed": 3},
         ),
         ("size = 512\ncolumns = 4\nseed = 3", {"size": 512, "columns": 4, "seed": 3}),
+        ('size = 512\ncount = 3\npipeline = "aia"', {"size": 512, "count": 3, "pipeline": "aia"}),
+        ('columns = ["label"]\nseed = 3', {"seed": 3}),
+        (
+            'size = [512, 256]\npipeline = "aia"',
+            {"registered_size": [512, 256], "pipeline": "aia"},
+        ),
     ],
 )
 def test_a_file_for_a_run_is_taken(tmp_path: Path, text: str, expected: dict[str, Any]) -> None:
@@ -341,6 +496,36 @@ def test_a_file_for_a_run_is_taken(tmp_path: Path, text: str, expected: dict[str
     found = parse(ShowConfig, flags, None, "show", translate=of_run)
     given = {"files": ["a"], "output": "a.png", **expected}
     assert found == ShowConfig(**gathered(ShowConfig, given))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('size = 512\npipeline = "aia"', "registered_size"),
+        ('data = "a"\nhdus = ["image=SCI", "dq=DQ"]', "hdus.*--hdu"),
+        ('data = "a"\nplanes = [0, 1]', "planes.*--hdu"),
+    ],
+)
+def test_a_file_for_a_run_that_cannot_be_shown(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    flags = ["a", f"--config={tmp_path / 'a.toml'}", "-o", "a.png"]
+    with pytest.raises(CommandError, match=rf"a\.toml: .*{named}"):
+        parse(ShowConfig, flags, None, "show", translate=of_run)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--crop=600", "--registered_size=512"], "--registered_size 600 600"),
+        (["--resize=512"], "--resize is not for --pipeline=aia.*--registered_size=512"),
+    ],
+)
+def test_messages_have_the_flags_of_show(
+    tmp_path: Path, show: Show, flags: list[str], named: str
+) -> None:
+    write(tmp_path / "a.fits", np.zeros((SIZE, SIZE), np.int16))
+    _, err = show(tmp_path, "--pipeline=aia", *flags, status=2)
+    assert re.search(named, err)
 
 
 class TestTexts:
