@@ -17,7 +17,7 @@ def cache_folder() -> Path:
     user only in the one for temporary files. The first folder may not exist yet.
     """
     folder = user_folder()
-    return folder if _is_writable(folder) else _temporary() or folder
+    return folder if is_writable(folder) else _temporary() or folder
 
 
 def user_folder() -> Path:
@@ -28,7 +28,7 @@ def user_folder() -> Path:
         return Path("/.cache/dali-pipelines")
 
 
-def _is_writable(folder: Path) -> bool:
+def is_writable(folder: Path) -> bool:
     """Return whether this process can write to a folder, or create it."""
     # Not with Path.exists(), which raises where a folder may not be searched.
     while not os.path.exists(folder) and folder != folder.parent:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from jobs import ROOT
+from PIL import Image
 
 pytestmark = pytest.mark.slow
 
@@ -157,3 +158,19 @@ def test_a_command_says_where_kernels_are_kept(container: Path) -> None:
     code = f"from dali_pipelines.cli.errors import command\n{main}main()\n"
     _, err = run(container, code, NUMBA_CACHE_DIR="")
     assert str(own_folder(container)) in err
+
+
+def test_show_draws_in_the_colours_of_sunpy(container: Path) -> None:
+    """SunPy cannot be imported without a folder for its settings."""
+    header = fits.Header({"TELESCOP": "SDO/AIA", "WAVELNTH": 171})
+    pixels = np.arange(64 * 64, dtype=np.int16).reshape(64, 64)
+    fits.writeto(container / "aia.fits", pixels, header)
+    code = "import sys; from dali_pipelines.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    sheet = container / "sheet.png"
+    _, err = run(container, code, "show", str(container / "aia.fits"), "-o", str(sheet))
+    folder = own_folder(container).parent / "config"
+    for name in ("matplotlib", "sunpy"):
+        assert str(folder / name) in err
+    with Image.open(sheet) as image:
+        red, _, blue = np.array(image.convert("RGB"), int).transpose(2, 0, 1)
+    assert (red > blue + 50).any()

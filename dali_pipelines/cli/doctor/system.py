@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
+from platformdirs import user_config_path
 
 from dali_pipelines.cli.doctor.job import Finding, Unknown, bad, note, ok
 from dali_pipelines.cli.errors import count
@@ -27,6 +28,8 @@ _DALI_CUDA = (12, 0)
 
 _CUDA_LIBRARIES = ("nvvm", "nvJitLink", "nvrtc", "cufft")
 """As cuda-pathfinder calls them."""
+
+_SHM = Path("/dev/shm")
 
 _BUSY = 2.0
 """Threads and readers for each core that need no comment: readers mostly wait for files."""
@@ -203,7 +206,7 @@ def cores(job: Job) -> Finding:
 
 def folders(job: Job) -> Finding:
     """Folders that a run writes to: temporary files, caches, report and audit."""
-    from readers.cache.folder import cache_folder
+    from readers.cache.folder import cache_folder, is_writable, user_folder
 
     wanted = {"TMPDIR": Path(tempfile.gettempdir()), "XDG_CACHE_HOME": cache_folder()}
     for name in ("report", "audit", "rejected", "state"):
@@ -212,7 +215,7 @@ def folders(job: Job) -> Finding:
             wanted[f"--{name}"] = Path(path).absolute().parent
     if (cache := job.config.pipeline_config.cache) is not None:
         wanted["--cache"] = Path(cache).absolute()
-    found, lacking = [], ""
+    found, lacking = [], []
     for name, folder in wanted.items():
         try:
             free = _writable(folder, make=name == "--cache" or not name.startswith("--"))
@@ -223,8 +226,20 @@ def folders(job: Job) -> Finding:
         found.append(f"{folder} ({free / 2**30:.1f} GiB free)")
         nbytes = job.config.pipeline_config.cache_bytes or 0
         if name == "--cache" and nbytes > free + _taken(folder):
-            lacking = f"; less than --cache_bytes={nbytes / 1e9:.3g}GB, so that the disk gets full"
-    words = f"folders: can be written, {', '.join(found)}{lacking}"
+            wanted_bytes = f"--cache_bytes={nbytes / 1e9:.3g}GB"
+            lacking.append(f"less than {wanted_bytes}, so that the disk gets full")
+    for name, folder in (
+        ("XDG_CACHE_HOME", user_folder()),
+        ("XDG_CONFIG_HOME", user_config_path("matplotlib")),
+    ):
+        if not is_writable(folder):
+            lacking.append(
+                f"{folder} cannot, so that {cache_folder()} stands in for it: set {name} to a "
+                "folder that lasts"
+            )
+    if not is_writable(_SHM):
+        lacking.append(f"{_SHM} cannot, which NCCL and workers of PyTorch's DataLoader need")
+    words = "; ".join((f"folders: can be written, {', '.join(found)}", *lacking))
     return note(words) if lacking else ok(words)
 
 

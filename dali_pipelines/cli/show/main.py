@@ -61,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_outputs(config, config_file(argv), output=config.output)
     from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.show.delivered import delivered_pictures
+    from dali_pipelines.cli.show.own_folders import use_writable_folders
     from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING, drawn
     from dali_pipelines.cli.show.sheet import save_sheet
 
@@ -70,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_unread(found.table, config.output)
     if config.before_after and (len(found) > 1 or found.parts):
         raise CommandError(f"--before_after is for one file, got {len(found)}")
+    use_writable_folders()
     index = _spread(found, 1 if config.each_augment else config.count)
     cells: list[Picture | Sketch] = []
     try:

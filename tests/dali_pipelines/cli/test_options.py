@@ -158,6 +158,7 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 141, ""),
         (OSError(28, "Full"), 1, "Full"),
+        (FileNotFoundError(2, "No usable temporary directory found in []"), 1, "set TMPDIR"),
     ],
 )
 def test_errors_of_a_command_are_one_line(

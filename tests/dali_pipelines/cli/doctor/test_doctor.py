@@ -542,12 +542,26 @@ def test_folders(
     job: MakeJob, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "not" / "yet"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "not" / "yet"))
     report = str(tmp_path / "report.json")
     check(system.folders, job(report=report), "OK", f"{tmp_path}/not/yet/dali-pipelines")
     assert list(tmp_path.iterdir()) == []
     check(system.folders, job(audit="/nowhere/audit.csv"), "BAD", "/nowhere ", "--audit")
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
     check(system.folders, job(), "BAD", "/proc/dali-pipelines", "XDG_CACHE_HOME")
+
+
+def test_a_home_that_cannot_be_written(
+    job: MakeJob, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()  # not even root can write below it
+    folder = str(tmp_path / "file")
+    monkeypatch.setenv("XDG_CONFIG_HOME", folder)
+    check(system.folders, job(), "NOTE", f"{folder}/matplotlib", "XDG_CONFIG_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    check(system.folders, job(), "NOTE", f"{folder}/dali-pipelines", "XDG_CACHE_HOME")
+    monkeypatch.setattr(system, "_SHM", tmp_path / "file" / "shm")
+    check(system.folders, job(), "NOTE", "file/shm", "NCCL")
 
 
 def test_the_folder_of_the_cache(job: MakeJob, check: Check, tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""Folders of Matplotlib and SunPy for their settings, where those of the user cannot be written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from platformdirs import user_cache_path, user_config_path
+
+from readers.cache.folder import cache_folder, is_writable
+
+_FOLDERS: dict[str, tuple[str, tuple[Callable[[str], Path], ...]]] = {
+    "Matplotlib": ("MPLCONFIGDIR", (user_config_path, user_cache_path)),
+    "SunPy": ("SUNPY_CONFIGDIR", (user_config_path,)),
+}
+"""Variable with the folder of each library, and where it is without one."""
+
+
+def use_writable_folders() -> None:
+    """Name other folders to Matplotlib and SunPy, before they are imported, and say so.
+
+    Without a folder SunPy cannot be imported, and Matplotlib looks for all fonts in each process.
+    """
+    for library, (variable, found) in _FOLDERS.items():
+        name = library.lower()
+        given = os.environ.get(variable)
+        try:
+            wanted = [Path(given)] if given else [each(name) for each in found]
+        except RuntimeError:  # no HOME, and an unknown user
+            wanted = [Path("/.config") / name]
+        refused = [folder for folder in wanted if not is_writable(folder)]
+        if not refused:
+            continue
+        own = cache_folder() / "config" / name
+        with suppress(OSError):  # the library says what it lacks
+            own.mkdir(parents=True, exist_ok=True)
+            os.environ[variable] = str(own)
+            print(f"{refused[0]} cannot be written: {library} uses {own} for now", file=sys.stderr)
