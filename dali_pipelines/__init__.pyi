@@ -30,6 +30,8 @@ from .loader import Loader as Loader
 from .loading.stats import LoaderStats as LoaderStats
 from .loading.stats import Rejected as Rejected
 from .loading.step import Step as Step
+from .mixing import cutmix as cutmix
+from .mixing import mixup as mixup
 from .pixel_statistics import PixelStatistics as PixelStatistics
 from .pixel_statistics import pixel_statistics as pixel_statistics
 from .reexports import AiaReader as AiaReader

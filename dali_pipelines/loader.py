@@ -254,12 +254,12 @@ class Loader:
                     self.stats.samples += int(np.asarray(batch["valid"]).sum())
                     self.stats.output_pixels += pixels_of(batch)
                 self.stats.batches += 1
-            epoch, step = self.epoch, self.step
+            place = self.epoch, self.step, self._position.seed
             self._position.advance()
         except BaseException:
             self.close()
             raise
-        return Step(delivered, epoch, step) if isinstance(delivered, list) else delivered
+        return Step(delivered, *place) if isinstance(delivered, list) else delivered
 
     def _try_step(self) -> list[Batch] | None:
         """Return the batches of the next step, or None where new pipelines must try again."""

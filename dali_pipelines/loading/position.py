@@ -89,6 +89,11 @@ class Position:
         return begin if self.epoch_steps is None else {**begin, "first_step": self.steps}
 
     @property
+    def seed(self) -> int:
+        """Seed of the order of the rows."""
+        return int(self._order["seed"])
+
+    @property
     def shards(self) -> ProcessShards:
         """Devices and shards, as decided or as they would be decided now."""
         if self._settled is not None:

@@ -20,16 +20,24 @@ class Step(list[Any]):
         A batch for each device.
     epoch, step : int, optional
         Epoch and step of these batches, counted from 0.
+    seed : int, optional
+        Seed of the Loader.
     """
 
     def __init__(
-        self, batches: Iterable[Any] = (), epoch: int | None = None, step: int | None = None
+        self,
+        batches: Iterable[Any] = (),
+        epoch: int | None = None,
+        step: int | None = None,
+        seed: int | None = None,
     ) -> None:
         super().__init__(batches)
         self.epoch = epoch
         """Epoch of these batches; that of the Loader is the epoch of the next ones."""
         self.step = step
         """Step of the epoch; that of the Loader is the next one."""
+        self.seed = seed
+        """Seed of the Loader, from which `dali_pipelines.mixup` draws."""
 
     @overload
     def __getitem__(self, key: str | SupportsIndex) -> Any: ...

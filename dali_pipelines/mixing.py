@@ -1,0 +1,239 @@
+"""MixUp and CutMix of delivered batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.frameworks.contract import Array, Batch
+from dali_pipelines.loading.step import Step
+from readers.messages import did_you_mean
+from readers.values import check_integer, check_positive, is_integer
+
+Delivered = TypeVar("Delivered", Step, dict[str, Any])
+
+Mix = Callable[[Array, Array, np.random.Generator], tuple[Array, float]]
+"""Function of images, their partners and a generator; it returns mixed images and their share of
+the first."""
+
+
+def mixup(
+    batch: Delivered,
+    num_classes: int | None = None,
+    *,
+    alpha: float = 1.0,
+    image: str = "image",
+    label: str = "label",
+    key: Sequence[int] | None = None,
+) -> Delivered:
+    """Mix each image, and its label, with the image before it in the batch.
+
+    Like torchvision.transforms.v2.MixUp: all images of a batch become ``lam * image + (1 - lam) *
+    partner``, and labels the same. ``lam`` is drawn from Beta(alpha, alpha). The partner of the
+    first image is the last; samples that are not ``valid`` stay as they are.
+
+    Parameters
+    ----------
+    batch : Step or dict
+        Of a Loader. Images are floats of one size, shape (batch, ..., height, width), of PyTorch,
+        NumPy, JAX or CuPy. Labels are integers of shape (batch,), or floats with any further axes.
+    num_classes : int, optional
+        Number of classes, for integer labels; these become one-hot, float32 of shape (batch,
+        num_classes). Floats, such as probabilities or what a regression predicts, are mixed as they
+        are.
+    alpha : float
+        Above 0. Near 0 most images are hardly mixed; 1 makes all shares equally likely.
+    image, label : str
+        Names of the arrays that are mixed. Other arrays stay as they are.
+    key : sequence of int, optional
+        Integers from 0 on that determine ``lam``; needed if `batch` is a dict. By default (seed,
+        epoch, step) of the Step, and the first row of each of its batches.
+
+    Returns
+    -------
+    Step or dict
+        New, with all arrays of `batch`. It is the same in each run with the same seed, epoch and
+        step, after a resume as well, if NumPy, which draws ``lam``, is of the same version.
+
+    Raises
+    ------
+    KeyError
+        If the batch lacks an array.
+    TypeError
+        If images are lists or integers, labels are text, or a dict comes without a key.
+    ValueError
+        If a value makes no sense, or if integer labels come without `num_classes`.
+
+    Notes
+    -----
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
+    """
+    mix = partial(_blended, alpha, image)
+    return _mixed(batch, mix, 1, alpha, num_classes, image, label, key)
+
+
+def cutmix(
+    batch: Delivered,
+    num_classes: int | None = None,
+    *,
+    alpha: float = 1.0,
+    image: str = "image",
+    label: str = "label",
+    key: Sequence[int] | None = None,
+) -> Delivered:
+    """Replace a rectangle of each image by that of the image before it, and mix their labels.
+
+    Like torchvision.transforms.v2.CutMix: the rectangle has a random centre, is the same for the
+    whole batch, and covers ``1 - lam`` of an image unless the edge cuts it off. ``lam`` is drawn
+    from Beta(alpha, alpha). Labels are mixed in proportion to the area. Parameters, results and
+    errors are those of `mixup`, but images may be integers.
+
+    Notes
+    -----
+    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
+    Features", 2019.
+    """
+    return _mixed(batch, partial(_pasted, alpha), 2, alpha, num_classes, image, label, key)
+
+
+def _mixed(
+    batch: Any,
+    mix: Mix,
+    which: int,
+    alpha: float,
+    num_classes: int | None,
+    image: str,
+    label: str,
+    key: Sequence[int] | None,
+) -> Any:
+    check_positive("alpha", alpha)
+    if num_classes is not None:
+        check_integer("num_classes", num_classes, 1)
+    if not isinstance(batch, Step):
+        return _mixed_one(batch, mix, (which, *_checked(key)), num_classes, image, label)
+    mixed = []
+    for one in batch:
+        own = _key_of(batch, one) if key is None else _checked(key)
+        mixed.append(_mixed_one(one, mix, (which, *own), num_classes, image, label))
+    return Step(mixed, batch.epoch, batch.step, batch.seed)
+
+
+def _checked(key: Any) -> Sequence[int]:
+    if key is None:
+        raise TypeError(
+            "a dict does not know its step, which determines how it is mixed: pass the Step that "
+            "the Loader yields, or key=(seed, epoch, step)"
+        )
+    if not isinstance(key, Sequence) or not all(is_integer(number, 0) for number in key):
+        raise ValueError(f"key must be integers from 0 on, as (seed, epoch, step), got {key!r}")
+    return [int(number) for number in key]
+
+
+def _key_of(step: Step, batch: Batch) -> Sequence[int]:
+    """Return the key of one batch of a step; devices and ranks have other rows."""
+    if step.seed is None or step.epoch is None or step.step is None:
+        return _checked(None)
+    return (step.seed, step.epoch, step.step, *(int(row) for row in batch["row"][:1]))
+
+
+def _mixed_one(
+    batch: Any,
+    mix: Mix,
+    key: Sequence[int],
+    num_classes: int | None,
+    image: str,
+    label: str,
+) -> Batch:
+    if not isinstance(batch, Mapping):
+        raise TypeError(f"a batch is a Step or a dict of a Loader, got {type(batch).__name__}")
+    for name in (image, label):
+        if name not in batch:
+            raise KeyError(
+                f"no array {name!r} in the batch: {did_you_mean(name, batch)}it has "
+                f"{', '.join(batch)}; a label is one of the columns of the Loader"
+            )
+    images, labels = batch[image], batch[label]
+    if isinstance(images, list):
+        raise TypeError(f"{image!r} is a list of several sizes: set crop or resize, to mix them")
+    if isinstance(labels, list):
+        raise TypeError(f"{label!r} is a list, of text or several lengths: give numbers, to mix it")
+    labels = _probabilities(label, labels, num_classes)
+    partners = _partners(len(images), batch.get("valid"))
+    images, share = mix(images, images[partners], np.random.default_rng(key))
+    return {**batch, image: images, label: _blend(labels, labels[partners], share)}
+
+
+def _partners(count: int, valid: Any) -> NDArray[np.int64]:
+    """Return the number of each sample's partner, that of an invalid one itself."""
+    partners = np.arange(count)
+    mixed = partners if valid is None else np.flatnonzero(np.asarray(valid))
+    partners[mixed] = np.roll(mixed, 1)
+    return partners
+
+
+def _probabilities(name: str, labels: Array, num_classes: int | None) -> Array:
+    """Return labels that can be mixed: floats as they are, integers as one-hot float32."""
+    if _is_float(labels):
+        return labels
+    if labels.ndim != 1 or num_classes is None:
+        raise ValueError(
+            f"{name!r} is {labels.dtype} of shape {tuple(labels.shape)}: to mix it, give "
+            "num_classes for integers of shape (batch,), or floats"
+        )
+    if not hasattr(labels, "__array_namespace__"):
+        import torch
+
+        return torch.nn.functional.one_hot(labels.long(), num_classes).float()
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+        raise ValueError(
+            f"{name!r} has values from {labels.min()} to {labels.max()}, which are not below "
+            f"num_classes={num_classes}"
+        )
+    arrays = labels.__array_namespace__()
+    return (labels[:, None] == arrays.arange(num_classes)).astype(arrays.float32)
+
+
+def _is_float(array: Array) -> bool:
+    return "float" in str(array.dtype)
+
+
+def _blend(array: Array, other: Array, share: float) -> Array:
+    """Return ``share * array + (1 - share) * other``; `other`, a copy, may be overwritten."""
+    other *= 1.0 - share
+    other += array * share
+    return other
+
+
+def _blended(
+    alpha: float, name: str, images: Array, partners: Array, random: np.random.Generator
+) -> tuple[Array, float]:
+    if not _is_float(images):
+        raise TypeError(
+            f"{name!r} is {images.dtype}, and mixup is for floats: set dtype='float32', or convert "
+            "the images first"
+        )
+    share = random.beta(alpha, alpha)
+    return _blend(images, partners, share), share
+
+
+def _pasted(
+    alpha: float, images: Array, partners: Array, random: np.random.Generator
+) -> tuple[Array, float]:
+    height, width = images.shape[-2:]
+    half = 0.5 * math.sqrt(1.0 - random.beta(alpha, alpha))
+    x, y = int(random.integers(width)), int(random.integers(height))
+    half_width, half_height = int(half * width), int(half * height)
+    left, right = max(x - half_width, 0), min(x + half_width, width)
+    top, bottom = max(y - half_height, 0), min(y + half_height, height)
+    box = (..., slice(top, bottom), slice(left, right))
+    share = 1.0 - (right - left) * (bottom - top) / (width * height)
+    if hasattr(images, "at"):  # arrays of JAX cannot be written
+        return images.at[box].set(partners[box]), share
+    images = images.clone() if hasattr(images, "clone") else images.copy()
+    images[box] = partners[box]
+    return images, share
