@@ -2,6 +2,8 @@ from .aia.calibration import Calibration as Calibration
 from .aia.preset import Preset as Preset
 from .aia.preset import load_preset as load_preset
 from .aia.preset import preset_names as preset_names
+from .augment.aug_mix import AugMix as AugMix
+from .augment.auto_augment import AutoAugment as AutoAugment
 from .augment.blur import Blur as Blur
 from .augment.color import ColorJitter as ColorJitter
 from .augment.color import RandomGrayscale as RandomGrayscale

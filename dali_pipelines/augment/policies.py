@@ -1,4 +1,4 @@
-"""TrivialAugment and RandAugment: one of 14 operations, or several in turn.
+"""Operations of policies; TrivialAugment and RandAugment: one of them, or several in turn.
 
 Each sample draws a row of a table with all parameters of its operation. The images pass one
 operator after the other, each applied only to the samples that drew it.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -36,15 +36,22 @@ from readers.values import check_integer, check_number
 Interpolation = Literal["nearest", "bilinear"]
 _INTERPOLATIONS = {"nearest": types.INTERP_NN, "bilinear": types.INTERP_LINEAR}
 
-COLOR, GEOMETRY, SHARPNESS, AUTOCONTRAST, EQUALIZE = range(5)
-"""Kinds of operations; each is one operator of the graph."""
+COLOR, GEOMETRY, SHARPNESS, AUTOCONTRAST, EQUALIZE, NOTHING = range(6)
+"""Kinds of operations; each but the last is one operator of the graph."""
 _LARGEST = 255
+
+NAMES = (
+    *("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"),
+    *("Brightness", "Color", "Contrast", "Sharpness", "Posterize", "Solarize"),
+    *("AutoContrast", "Equalize", "Invert"),
+)
+"""Names of `operations`, those of torchvision."""
 
 
 class Operation(NamedTuple):
     """Parameters of a drawn operation; the fields, all numbers, are a row of the table."""
 
-    kind: int = COLOR
+    kind: int = NOTHING
     code: int = BRIGHTNESS
     magnitude: float = 1.0
     """Magnitude of `COLOR`, in units of `dali_pipelines.kernels.augment.color`, or the factor of
@@ -73,20 +80,24 @@ class Ranges(NamedTuple):
     degrees: float
     factor: float
     bits: int
-    """Bits that posterize removes."""
+    """Bits that posterize removes, beyond `least_bits`."""
+    least_bits: int = 0
 
 
 _WIDE = Ranges(0.99, Operation(x=32, y=32), 135, 0.99, 6)
-_RAND = Ranges(0.3, Operation(x_share=150 / 331, y_share=150 / 331), 30, 0.9, 4)
+RAND = Ranges(0.3, Operation(x_share=150 / 331, y_share=150 / 331), 30, 0.9, 4)
 
 
 def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
-    """Return the 14 operations at a strength from 0 to 1; `sign` is for those that have one."""
+    """Return the operations `NAMES` at a strength from 0 to 1; `sign` is for those that have one.
+
+    The last, Invert, belongs to AutoAugment alone.
+    """
     signed = sign * strength
     shear, factor = ranges.shear * signed, 1 + ranges.factor * signed
     cos, sin = (f(math.radians(ranges.degrees * signed)) for f in (math.cos, math.sin))
     x, y, x_share, y_share = (signed * value for value in ranges.shift[-4:])
-    level = 2.0 ** round(ranges.bits * strength)
+    level = 2.0 ** (ranges.least_bits + round(ranges.bits * strength))
     return [
         Operation(),
         Operation(GEOMETRY, xy=shear),
@@ -102,45 +113,49 @@ def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
         Operation(COLOR, SOLARIZE, _LARGEST * (1 - strength)),
         Operation(AUTOCONTRAST),
         Operation(EQUALIZE),
+        Operation(COLOR, SOLARIZE, 0.0),
     ]
 
 
-def table_of(ranges: Ranges, strengths: Sequence[float]) -> NDArray[np.float32]:
+def table_of(
+    ranges: Ranges, strengths: Sequence[float], names: Collection[str] = NAMES[:-1]
+) -> NDArray[np.float32]:
     """Return the table of these strengths and both signs; all rows are equally likely."""
     rows = [
         operation
         for strength in strengths
         for sign in (1, -1)
-        for operation in operations(ranges, strength, sign)
+        for name, operation in zip(NAMES, operations(ranges, strength, sign), strict=True)
+        if name in names
     ]
     return np.array(rows, np.float32)
 
 
-class _Policy:
-    """Base class of `TrivialAugment` and `RandAugment`."""
+class Policy:
+    """Base class of augmentations that apply drawn operations to images of 8 bits."""
 
-    num_magnitude_bins: int
     interpolation: Interpolation
     fill: float
     of_8_bits = True
     moves_pixels = True
 
     def _check(self) -> None:
-        check_integer("num_magnitude_bins", self.num_magnitude_bins, 2, 1000)
         check_number("fill", self.fill, 0, _LARGEST)
         if self.interpolation not in get_args(Interpolation):
             known = ", ".join(map(repr, get_args(Interpolation)))
             raise ValueError(f"interpolation must be one of {known}, got {self.interpolation!r}")
 
-    def _apply(
-        self, image: Any, chance: Chance, kind: ImageKind, table: NDArray[np.float32], times: int
-    ) -> Any:
-        """Apply operations drawn from the table, `times` in a row."""
-        check_8_bits(type(self).__name__, kind)
-        changed = image if kind.dtype == "uint8" else fn.cast(image, dtype=types.UINT8)
-        for _ in range(times):
-            changed = self._operate(changed, kind, constant(table)[chance.choice(len(table))])
+    def _apply(self, image: Any, kind: ImageKind, rows: Iterable[Any]) -> Any:
+        """Apply the operations of these rows, one after the other; the type stays."""
+        changed = self._in_8_bits(image, kind)
+        for row in rows:
+            changed = self._operate(changed, kind, row)
         return changed if kind.dtype == "uint8" else fn.cast(changed, dtype=types.FLOAT)
+
+    def _in_8_bits(self, image: Any, kind: ImageKind) -> Any:
+        """Return the image as uint8; ValueError if its values may be others."""
+        check_8_bits(type(self).__name__, kind)
+        return image if kind.dtype == "uint8" else fn.cast(image, dtype=types.UINT8)
 
     def _operate(self, image: Any, kind: ImageKind, row: Any) -> Any:
         """Add the operators for uint8 images; each sample gets the one in its row."""
@@ -169,7 +184,7 @@ class _Policy:
 
 
 @dataclass(frozen=True)
-class TrivialAugment(_Policy):
+class TrivialAugment(Policy):
     """Apply one of 14 operations at a random magnitude; for images of 8 bits.
 
     Like torchvision.transforms.v2.TrivialAugmentWide: nothing, shear, shift and rotation,
@@ -206,15 +221,16 @@ class TrivialAugment(_Policy):
 
     def __post_init__(self) -> None:
         self._check()
+        _check_bins(self.num_magnitude_bins)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
         table = table_of(_WIDE, np.linspace(0, 1, self.num_magnitude_bins).tolist())
-        return self._apply(image, chance, kind, table, 1)
+        return self._apply(image, kind, [drawn(table, chance)])
 
 
 @dataclass(frozen=True)
-class RandAugment(_Policy):
+class RandAugment(Policy):
     """Apply several of the operations of `TrivialAugment`, one after the other, at one magnitude.
 
     Like torchvision.transforms.v2.RandAugment, with its smaller ranges.
@@ -251,6 +267,7 @@ class RandAugment(_Policy):
 
     def __post_init__(self) -> None:
         self._check()
+        _check_bins(self.num_magnitude_bins)
         check_integer("num_ops", self.num_ops, 1, 16)
         check_integer("magnitude", self.magnitude, 0)
         if self.magnitude >= self.num_magnitude_bins:
@@ -266,8 +283,17 @@ class RandAugment(_Policy):
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
-        table = table_of(_RAND, [self.magnitude / (self.num_magnitude_bins - 1)])
-        return self._apply(image, chance, kind, table, self.num_ops)
+        table = table_of(RAND, [self.magnitude / (self.num_magnitude_bins - 1)])
+        return self._apply(image, kind, (drawn(table, chance) for _ in range(self.num_ops)))
+
+
+def drawn(table: NDArray[np.float32], chance: Chance) -> Any:
+    """Return a row of the table, drawn for each sample."""
+    return constant(table)[chance.choice(len(table))]
+
+
+def _check_bins(count: object) -> None:
+    check_integer("num_magnitude_bins", count, 2, 1000)
 
 
 def _matrix(row: Any, shape: Any) -> Any:

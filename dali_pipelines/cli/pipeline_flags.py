@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from readers.targets.contract import Target
 
 AUGMENTATIONS = (
-    *("ColorJitter", "TrivialAugment", "RandAugment", "RandomGrayscale"),
+    *("ColorJitter", "TrivialAugment", "RandAugment", "AutoAugment", "AugMix", "RandomGrayscale"),
     *("Noise", "PhotonNoise", "Blur", "Erase"),
 )
 """Names that ``--augment`` takes."""

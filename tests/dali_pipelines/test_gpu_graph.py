@@ -19,6 +19,8 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import (
+    AugMix,
+    AutoAugment,
     Blur,
     Calibration,
     ColorJitter,
@@ -78,6 +80,8 @@ AUGMENTATIONS: list[Any] = [
     Erase(),
     TrivialAugment(),
     RandAugment(),
+    AutoAugment(),
+    AugMix(),
     Noise(2.0),
     PhotonNoise(3.0, 1.0),
 ]

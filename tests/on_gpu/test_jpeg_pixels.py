@@ -10,6 +10,8 @@ import pytest
 from image_files import LOSSLESS
 
 from dali_pipelines import (
+    AugMix,
+    AutoAugment,
     Blur,
     ColorJitter,
     Erase,
@@ -83,6 +85,8 @@ def test_stored_integers(lossless: Index, dtype: str, device: int | None) -> Non
         (Blur(3, p=0.5), Erase(p=0.5), Noise(2.0)),
         (TrivialAugment(),),
         (RandAugment(),),
+        (AutoAugment(),),
+        (AugMix(),),
     ],
     ids=lambda augment: type(augment[0]).__name__,
 )

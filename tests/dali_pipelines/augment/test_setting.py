@@ -18,6 +18,8 @@ from nvidia.dali import fn
 from PIL import Image
 
 from dali_pipelines import (
+    AugMix,
+    AutoAugment,
     Blur,
     ColorJitter,
     Erase,
@@ -39,7 +41,7 @@ from dali_pipelines.memory import estimate_memory
 
 NUM_ROWS = 7
 COLORS = (ColorJitter(0.4, 0.4, 0.4, 0.1), RandomGrayscale(0.5))
-POLICIES = (TrivialAugment(), RandAugment(2, 9))
+POLICIES = (TrivialAugment(), RandAugment(2, 9), AutoAugment(), AugMix())
 PARTS = (Blur(5, p=0.5), Erase(0.7, value=9), Noise((1, 9)), PhotonNoise(2.0, 1.0))
 EVERYTHING = (*COLORS, *POLICIES, *PARTS)
 NOWHERE = Index.from_paths(["/nowhere/0.fits"])
@@ -239,7 +241,7 @@ def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize(
     "others", [{"targets": {"mask": Mask("mask_path")}}, {"outputs": ("matrix",)}], ids=str
 )
-@pytest.mark.parametrize("one", [TrivialAugment(), RandAugment()])
+@pytest.mark.parametrize("one", POLICIES)
 def test_what_moves_pixels_goes_without_targets(one: Any, others: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{type(one).__name__}.*shears"):
         PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), **others)
