@@ -33,7 +33,13 @@ from dali_pipelines.values import (
     shuffle_of,
 )
 from readers.places.storage import Storage
-from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
+from readers.sampling.geometry import (
+    ASPECT_RATIOS,
+    Flip,
+    Geometry,
+    Interpolation,
+    WindowMode,
+)
 from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.row_window import Outside
@@ -57,6 +63,7 @@ _CHOICES = {
     "window": WindowMode,
     "outside": Outside,
     "flip": Flip,
+    "interpolation": Interpolation,
     "dtype": DType,
     "ragged": Ragged,
     "start_method": StartMethod,
@@ -166,7 +173,11 @@ class PipelineConfig:
     of `resize`; by default the image itself is cropped."""
     resize: tuple[int, int] | None = None
     """Height and width in pixels to which the crop or the random region is resized, or one number
-    for a square; bilinear with antialiasing."""
+    for a square."""
+    interpolation: Interpolation = "bilinear"
+    """Filter of `resize` and `resize_shorter`. All but ``nearest`` are antialiased. ``nearest``
+    takes pixels as they are, also where windows are turned or between pixels; there all others
+    interpolate bilinearly. Masks always take nearest pixels."""
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel, in units of the decoded image; one number for all channels, or
     one for each."""
@@ -186,8 +197,8 @@ class PipelineConfig:
     dtype: DType = "float32"
     """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
     values as stored in the files, which must be of that type: FITS integers are not scaled, and
-    there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed: results are
-    rounded."""
+    there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed, with
+    results that are rounded, unless the interpolation is ``nearest``."""
     ragged: Ragged = None
     """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
     largest height and width, 0 beyond each image, and ``size``, int32; by default an error."""
@@ -363,6 +374,12 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise ValueError("random_area needs resize, the one size to which regions are resized")
     if values["resize_shorter"] is not None and values["resize"] is not None:
         raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+    resizes = values["resize"] is not None or values["resize_shorter"] is not None
+    if values["interpolation"] in ("bicubic", "lanczos") and not resizes:
+        raise ValueError(
+            f"interpolation {values['interpolation']!r} is a filter of resize and resize_shorter, "
+            "which are not set: set one, or leave out interpolation"
+        )
     cache, cache_bytes = values["cache"], values["cache_bytes"]
     if (cache is None) != (cache_bytes is None):
         raise ValueError(
@@ -374,13 +391,12 @@ def _check_together(values: Mapping[str, Any]) -> None:
 def _check_dtype(values: Mapping[str, Any]) -> None:
     """Raise ValueError if values as stored would be changed."""
     dtype = values["dtype"]
-    names = ("resize", "resize_shorter", "mean", "std")
-    calculated = [name for name in names if values[name] is not None]
-    calculated += ["rotate"] * (values["rotate"] != 0)
-    calculated += ["stretch"] * (values["stretch"] is not None)
-    calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
-    if dtype == "uint8":  # resampled values are rounded
-        calculated = [name for name in calculated if name in ("mean", "std", "stretch")]
+    calculated = [name for name in ("mean", "std", "stretch") if values[name] is not None]
+    # Between pixels values of 8 bits are rounded, and nearest pixels keep theirs.
+    if dtype != "uint8" and values["interpolation"] != "nearest":
+        calculated += [name for name in ("resize", "resize_shorter") if values[name] is not None]
+        calculated += ["rotate"] * (values["rotate"] != 0)
+        calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
     if dtype not in ("float32", "float16") and calculated:
         raise ValueError(
             f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(calculated)}, or "

@@ -235,6 +235,11 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
     ):
         if getattr(config, name) is not None:
             raise ValueError(f"{name} is not for aia_pipeline: set {remedy}")
+    if config.interpolation != "bilinear":
+        raise ValueError(
+            f"interpolation {config.interpolation!r} is not for aia_pipeline, whose warp takes "
+            "splines: set order, 1 or 3"
+        )
     if config.dtype not in ("float32", "float16"):
         raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
     if config.outside == "fill":

@@ -18,7 +18,7 @@ from readers.fits.headers import HduName
 from readers.fits.multi_hdu import Hdu
 from readers.fits.planes import Planes
 from readers.places.storage import Storage
-from readers.sampling.geometry import Flip, WindowMode
+from readers.sampling.geometry import Flip, Interpolation, WindowMode
 from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.row_window import Outside
@@ -112,6 +112,7 @@ class SharedSettings(OrderSettings, total=False):
     random_aspect_ratio: tuple[float, float]
     resize_shorter: int | None
     resize: int | tuple[int, int] | None
+    interpolation: Interpolation
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None
     augment: Sequence[Augmentation]

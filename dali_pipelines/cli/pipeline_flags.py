@@ -28,8 +28,9 @@ AUGMENTATIONS = (
 )
 """Names that ``--augment`` takes."""
 _IMAGE = (
-    "mode seed crop window outside missing flip rotate zoom random_area random_aspect_ratio "
-    "resize_shorter resize stretch augment transform ragged outputs"
+    "mode seed crop window outside missing flip rotate zoom random_area "
+    "random_aspect_ratio resize_shorter resize interpolation stretch augment transform ragged "
+    "outputs"
 )
 _CHANGES: dict[str, dict[str, Any]] = {
     "crop": {"metavar": "PIXELS"},

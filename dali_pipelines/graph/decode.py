@@ -143,7 +143,8 @@ class DecodedImages(NamedTuple):
             return 0
         count = len(self.images)  # decoded one after the other
         nbytes = self.first.memory.cupy_nbytes(batch, decoded // count, image // count)
-        is_nearest = any(one.is_nearest for one in self.outputs.values())
+        is_nearest = self.configs[0].interpolation == "nearest"
+        is_nearest |= any(one.is_nearest for one in self.outputs.values())
         return nbytes + (nearest_nbytes(batch, image) if is_nearest else 0)
 
 
@@ -163,7 +164,9 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     # first, then flipped and normalised after the resize. Images that are turned, filled or resized
     # in part are also flipped later, and own operators need images before mean and std.
     resized = planes > 1 and config.resized_to is not None
-    last = resized or not MOVED.isdisjoint(arrays) or config.has_own_operators
+    is_nearest = config.interpolation == "nearest" and config.resized_to is not None
+    moves = resized or is_nearest or not MOVED.isdisjoint(arrays)
+    last = moves or config.has_own_operators
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
     finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
     flip = no_flip() if last else arrays.get("flip", no_flip())

@@ -50,7 +50,7 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
 
 
-def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any) -> Any:
+def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any, kind: Any) -> Any:
     """Add `dali_pipelines.kernels.resample.resize.resize` to the graph.
 
     Parameters
@@ -66,6 +66,8 @@ def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any) -> Any:
     finish : DataNode
         float32, shape (channels, 2): subtracted from, then multiplied with, each channel; on the
         CPU.
+    kind : DataNode
+        int32, shape (1,): filter of the kernel; on the CPU.
 
     Returns
     -------
@@ -77,11 +79,11 @@ def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any) -> Any:
     operator = compiled_operator(
         entries.resize_entry(dtype),
         out_types=[types.FLOAT],
-        in_types=[to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT],
+        in_types=[to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT, types.INT32],
         outs_ndim=[3],
-        ins_ndim=[3, 2, 1, 2],
+        ins_ndim=[3, 2, 1, 2, 1],
     )
-    return fn.reshape(operator(image, carrier, flip, finish), layout="CHW")
+    return fn.reshape(operator(image, carrier, flip, finish, kind), layout="CHW")
 
 
 def nearest(dtype: str, image: Any, carrier: Any, numbers: Any, outside: Any) -> Any:

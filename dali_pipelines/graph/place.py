@@ -1,10 +1,10 @@
-"""Geometry of an image in the graph: turn, fill, resize, flip; linear or nearest-neighbour."""
+"""Geometry of an image in the graph: turn, fill, resize, flip; by a filter or nearest pixels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,16 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
 from dali_pipelines.graph.decode import Decoded
 from dali_pipelines.graph.gpu import operators as operators_gpu
+from dali_pipelines.kernels.resample.filters import CUBIC, LANCZOS, LINEAR
 from dali_pipelines.values import holds
+from readers.sampling.geometry import Interpolation
 
-Interpolation = Literal["linear", "nearest"]
+_FILTERS = {
+    "bilinear": (LINEAR, types.INTERP_LINEAR),
+    "bicubic": (CUBIC, types.INTERP_CUBIC),
+    "lanczos": (LANCZOS, types.INTERP_LANCZOS3),
+}
+"""The same filter on the CPU, by our kernel, and on GPUs, by DALI."""
 Finish = tuple[list[float], list[float]]
 """Mean and standard deviation of each channel."""
 
@@ -28,7 +35,7 @@ def place(
     config: PipelineConfig,
     *,
     select: Callable[[Any], Any] = lambda node: node,
-    interpolation: Interpolation = "linear",
+    interpolation: Interpolation | None = None,
     missing: float | None = None,
     finish: Finish | None = None,
 ) -> Decoded:
@@ -40,19 +47,19 @@ def place(
         The images; if `finished`, they are flipped.
     nodes : mapping of str to DataNode
         Nodes of the Source: ``flip`` and those of `readers.sampling.graph_arrays` are used, if
-        sent. ``nearest`` needs a Reader that sends ``nearest``.
+        sent. Nearest pixels need ``nearest``.
     channels : int
         Channels of the images.
     config : PipelineConfig
-        Settings: device, crop, sizes and flip are used.
+        Settings: device, crop, sizes, interpolation and flip are used.
     select : callable
         Selects the samples with such images from a node of all samples.
-    interpolation : {"linear", "nearest"}
-        ``linear`` turns and resizes to float32. ``nearest`` keeps the type and does everything in
-        one step, exactly like `readers.targets.nearest.NearestPixels`.
+    interpolation : str, optional
+        By default that of the settings. ``nearest`` keeps the type and does everything in one step,
+        exactly like `readers.targets.nearest.NearestPixels`. The others turn, bilinearly, and
+        resize to float32.
     missing : float, optional
-        Value of pixels outside the image; by default 0, or NaN for ``linear`` with
-        ``outside="fill"``.
+        Value of pixels outside the image; by default 0, or NaN with ``outside="fill"``.
     finish : tuple of (mean, std), optional
         Applied here if that saves a pass over the images, which are then `finished`.
 
@@ -62,13 +69,12 @@ def place(
         With new images, possibly of another type or layout.
     """
     image, layout = decoded.image, decoded.layout or "HWC"
+    interpolation = interpolation or config.interpolation
     flips = bool(config.flip) and not decoded.finished
     resamples = "affine" in nodes or config.resized_to is not None
     if layout == "CHW" and (resamples or flips or "inside" in nodes):
         image, layout = permute(image, "HWC", channels), "HWC"
     decoded = decoded._replace(image=image, layout=layout)
-    if interpolation == "nearest" and missing is None:
-        missing = 0
     if resamples and interpolation == "nearest":
         return _nearest(decoded, select(nodes["nearest"]), config, select, missing)
     inside = select(nodes["inside"]) if "inside" in nodes else None
@@ -81,9 +87,9 @@ def place(
         on_cpu = config.device_id is None and "part" not in nodes
         if on_cpu:
             flip = select(nodes["flip"] if flips else _constant(np.zeros(2, np.int32)))
-            return _resize_and_finish(decoded, config.resized_to, channels, select, flip, finish)
+            return _resize_and_finish(decoded, config, channels, select, flip, finish)
         part = select(nodes["part"]) if "part" in nodes else None
-        image = _resize(image, config.resized_to, part)
+        image = _resize(image, config.resized_to, config.interpolation, part)
         decoded = decoded._replace(image=image, dtype="float32")
     if flips:
         # After the resize there is less to copy, and the filter is symmetric.
@@ -140,16 +146,16 @@ def _number(missing: float | None) -> float:
     return math.nan if missing is None else float(missing)
 
 
-def _resize(image: Any, shape: tuple[int, int], part: Any) -> Any:
+def _resize(image: Any, shape: tuple[int, int], interpolation: str, part: Any) -> Any:
     """Resize the image, or a part of it, to float32."""
     region = {} if part is None else {"roi_start": part[0:2], "roi_end": part[2:4]}
-    options = {"size": shape, "dtype": types.FLOAT, "interp_type": types.INTERP_LINEAR}
+    options = {"size": shape, "dtype": types.FLOAT, "interp_type": _FILTERS[interpolation][1]}
     return fn.resize(image, **options, **region)
 
 
 def _resize_and_finish(
     decoded: Decoded,
-    shape: tuple[int, int],
+    config: PipelineConfig,
     channels: int,
     select: Callable[[Any], Any],
     flip: Any,
@@ -161,8 +167,9 @@ def _resize_and_finish(
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
     mean, std = finish or ([0.0] * channels, [1.0] * channels)
     numbers = np.stack((mean, 1 / np.array(std)), axis=1).astype(np.float32)
-    carrier = select(_zeros(shape))
-    image = operators.resize(dtype, image, carrier, flip, select(_constant(numbers)))
+    carrier = select(_zeros(config.resized_to or (1, 1)))
+    kind = select(_constant(np.array(_FILTERS[config.interpolation][:1], np.int32)))
+    image = operators.resize(dtype, image, carrier, flip, select(_constant(numbers)), kind)
     finished = decoded.finished or finish is not None
     return decoded._replace(image=image, layout="CHW", dtype="float32", finished=finished)
 
@@ -176,7 +183,11 @@ def _nearest(
 ) -> Decoded:
     """Take the nearest pixels of the turned, resized and flipped image."""
     shape = config.resized_to or config.crop or (1, 1)
-    value = _constant(np.array([_number(missing)], np.float32))
+    number = _number(missing) if config.outside == "fill" else float(missing or 0)
+    if decoded.dtype != "float32" and not holds(np.iinfo(decoded.dtype), number):
+        image = fn.cast(decoded.image, dtype=types.FLOAT)
+        decoded = decoded._replace(image=image, dtype="float32")
+    value = _constant(np.array([number], np.float32))
     outside = select(fn.cast(value, dtype=types.FLOAT64))
     if config.device_id is None:
         carrier = select(_zeros(shape))

@@ -160,10 +160,12 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
             "columns 'y' and 'x' must both hold integers, or both floats, for window 'row', got "
             f"{dtypes[0]} and {dtypes[1]}"
         )
-    if dtypes[0].kind == "f" and config.dtype not in ("float32", "float16", "uint8"):
+    keeps = config.dtype not in ("float32", "float16", "uint8")
+    if dtypes[0].kind == "f" and keeps and config.interpolation != "nearest":
         raise ValueError(
             f"dtype {config.dtype!r} keeps the stored values, but columns 'y' and 'x' are floats, "
-            "so windows are resampled: round them to integers, or set dtype to float32 or uint8"
+            "so windows are resampled: round them to integers, set dtype to float32 or uint8, or "
+            "interpolation to nearest"
         )
     return "y", "x"
 

@@ -25,7 +25,8 @@ _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.
 
 def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
     """Return whether the graph must normalise, convert or permute the decoded image."""
-    dtype = decoded.dtype if config.resized_to is None else "float32"
+    keeps = config.resized_to is None or config.interpolation == "nearest"
+    dtype = decoded.dtype if keeps else "float32"
     changes = config.dtype != dtype or config.mean is not None or config.std is not None
     return channels > 1 or changes
 
@@ -98,10 +99,12 @@ def transform(
         augmentation does not fit the images, or `config.transform` uses random operators of DALI.
     """
     first, count = decoded.first, len(decoded.images)
-    if first.finished and not MOVED.isdisjoint(nodes):
+    is_nearest = config.interpolation == "nearest" and config.resized_to is not None
+    if first.finished and (is_nearest or not MOVED.isdisjoint(nodes)):
         raise ValueError(
-            "rotate, zoom, resize_shorter, windows between pixels and outside='fill' come before "
-            "flips, mean and std, which this decoder has already applied: return finished=False"
+            "rotate, zoom, resize_shorter, windows between pixels, outside='fill' and nearest "
+            "pixels come before flips, mean and std, which this decoder has already applied: "
+            "return finished=False"
         )
     of_each = channels // count
     if not config.has_own_operators:

@@ -152,7 +152,8 @@ def _resize(dtype: Any) -> Any:
         flip = array_at(_entry(ins, 2), 2, np.int32)
         finish = array_at(_entry(ins, 3), (channels, 2), np.float32)
         out = array_at(_entry(outs, 0), (channels, rows, columns), np.float32)
-        resize(out, image, flip, finish)
+        kind = array_at(_entry(ins, 4), 1, np.int32)
+        resize(out, image, flip, finish, kind[0])
 
     return run
 

@@ -28,6 +28,12 @@ WindowMode = Literal["center", "random", "row"]
 """Position of windows: in the middle, anywhere, or at the first row and column in columns ``y`` and
 ``x`` of the Index."""
 
+Interpolation = Literal["bilinear", "nearest", "bicubic", "lanczos"]
+"""Filter of a resize; ``nearest`` also of turned windows, and of those between pixels."""
+
+REACH = {"bilinear": 1, "nearest": 1, "bicubic": 2, "lanczos": 3}
+"""Pixels that a filter reaches to each side: of the output, or of the image if it is enlarged."""
+
 ASPECT_RATIOS = (3 / 4, 4 / 3)
 """Default range of `Geometry.random_aspect_ratio`, as in torchvision and DALI."""
 
@@ -68,6 +74,8 @@ class Geometry:
     """Pixels of the shorter side to which the image is resized before the window is cut."""
     resize: tuple[int, int] | None = None
     """(height, width) in pixels to which the graph resizes the window or the region."""
+    interpolation: Interpolation = "bilinear"
+    """Filter of the resize."""
     outputs: tuple[PlacementOutput, ...] = ()
     """Arrays of the `Placement` to send with each sample."""
 
@@ -76,6 +84,7 @@ class Geometry:
             ("window", self.window, get_args(WindowMode)),
             ("outside", self.outside, get_args(Outside)),
             ("flip", self.flip, get_args(Flip)),
+            ("interpolation", self.interpolation, get_args(Interpolation)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
@@ -164,6 +173,13 @@ class Geometry:
                 "has no regions = True: set 'reject', or 'shift' for window 'row'"
             )
         check_size_known(reader, "outputs", self.outputs)
+        if self._takes_nearest:
+            check_size_known(reader, "interpolation", ("nearest",))
+
+    @property
+    def _takes_nearest(self) -> bool:
+        resizes = self.resize is not None or self.resize_shorter is not None
+        return self.interpolation == "nearest" and (resizes or self.is_resampled)
 
     @property
     def is_resampled(self) -> bool:
@@ -187,7 +203,8 @@ class Geometry:
         names += ["affine"] * (self.is_resampled and not turns)
         resizes = bool(names) or self.resize is not None
         names += ["inside"] * (self.outside == "fill" and not self.is_turned)
-        names += ["nearest"] * (resizes and getattr(reader, "nearest", False))
+        is_nearest = self.interpolation == "nearest" or getattr(reader, "nearest", False)
+        names += ["nearest"] * (resizes and is_nearest)
         return tuple(GRAPH_SPECS[name] for name in names)
 
     def needs_placement(self, reader: Reader) -> bool:
@@ -255,7 +272,8 @@ class Geometry:
             return None
         height, width = self.crop
         if self.resize_shorter is not None:
-            return ScaledWindow(height=height, width=width, y=y, x=x, shorter=self.resize_shorter)
+            own = {"shorter": self.resize_shorter, "reach": REACH[self.interpolation]}
+            return ScaledWindow(height=height, width=width, y=y, x=x, **own)
         if self.outside == "fill":
             return RowWindow(height=height, width=width, y=y, x=x, outside="fill")
         return Window(height=height, width=width, y=y, x=x)

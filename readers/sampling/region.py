@@ -66,6 +66,8 @@ class ScaledWindow(Window):
 
     shorter: int
     """Pixels of the shorter side of the resized image."""
+    reach: int = 1
+    """Output pixels on each side that the filter of the resize reaches."""
 
     def within(self, height: int, width: int) -> Window:
         """Return the pixels that the window depends on in an image of this size.
@@ -75,13 +77,13 @@ class ScaledWindow(Window):
         ValueError
             If the window is larger than the resized image.
         """
-        # Beyond the part, an antialiased linear filter needs one output pixel on each side, or one
-        # pixel of the image if that is enlarged.
+        # Beyond the part, an antialiased filter needs `reach` output pixels on each side, or as
+        # many pixels of the image if that is enlarged.
         first, last = [], []
         for (start, stop), size, pixels in zip(
             self.part(height, width), (height, width), (self.height, self.width), strict=True
         ):
-            reach = max(1.0, (stop - start) / pixels)
+            reach = self.reach * max(1.0, (stop - start) / pixels)
             first.append(max(0, math.floor(start - reach)))
             last.append(min(size, math.ceil(stop + reach)))
         rows, columns = last[0] - first[0], last[1] - first[1]

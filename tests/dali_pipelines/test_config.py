@@ -63,6 +63,7 @@ def test_a_time_limit_of_numpy() -> None:
         ("window", "center", "center"),
         ("window", "row", "row"),
         ("flip", "hv", ""),
+        ("interpolation", "nearest", "nearest"),
         ("rotate", 9.0, 0.0),
         ("zoom", (0.5, 2.0), (1.0, 1.0)),
         ("zoom", (2.0, 2.0), (2.0, 2.0)),  # no chance

@@ -55,6 +55,9 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Index:
     [
         (WINDOW, {}),
         (WINDOW | {"resize": (20, 25)}, RESIZED),
+        (WINDOW | {"resize": (20, 25), "interpolation": "bicubic"}, RESIZED),
+        (WINDOW | {"resize": (40, 25), "interpolation": "lanczos"}, RESIZED),
+        (WINDOW | {"resize": (20, 25), "interpolation": "nearest"}, {}),
         (WINDOW | {"channels": 1}, {"atol": 2}),  # the luma of colours
         (WINDOW | {"mean": (1, 2, 3), "std": 4.0}, {"rtol": 1e-6, "atol": 1e-6}),
     ],

@@ -54,7 +54,7 @@ class StatsConfig(FileFlags, ImagesFlags):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "statistics": "output count by",
         "images": "pipeline hdu planes hdus crop window outside missing random_area resize_shorter "
-        "resize",
+        "resize interpolation",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
@@ -70,7 +70,7 @@ class StatsConfig(FileFlags, ImagesFlags):
     )
     settings: dict[str, Any] = settings_of(
         PipelineConfig,
-        "crop window outside missing random_area resize_shorter resize",
+        "crop window outside missing random_area resize_shorter resize interpolation",
         hints=PipelineSettings,
         crop={"metavar": "PIXELS"},
         resize={"metavar": "PIXELS"},

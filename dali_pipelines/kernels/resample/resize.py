@@ -1,4 +1,4 @@
-"""Resize by an antialiased linear filter on the CPU: DALI's ``fn.resize``, but faster.
+"""Resize by an antialiased filter on the CPU: DALI's ``fn.resize``, but faster.
 
 Flips, mean and std are applied before a pixel is written: separate operators would read and write
 the image once more.
@@ -14,11 +14,12 @@ import math
 import numpy as np
 
 from dali_pipelines.kernels.jit import njit
+from dali_pipelines.kernels.resample.filters import CUBIC, LINEAR
 from dali_pipelines.kernels.resample.rgb import sum_rgb
 
 
 @njit(fastmath={"contract"})
-def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
+def resize(out, image, flip, finish, kind):  # type: ignore[no-untyped-def]
     """Write the resized image.
 
     Parameters
@@ -31,18 +32,20 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
         Whether to flip left-right and up-down.
     finish : ndarray, shape (channels, 2), float32
         Values to subtract from each channel, then to multiply it by.
+    kind : int
+        LINEAR, CUBIC or LANCZOS of `filters`.
 
     Notes
     -----
-    The filter is a triangle over the source pixels, as wide as two output pixels when the image
-    shrinks and as two source pixels when it grows. Beyond the border the last pixel repeats, as in
-    ``fn.resize``, which runs on GPUs and offers no other rule. For each output row, its source rows
+    The filter reaches 1, 2 or 3 pixels to each side: of the output when the image shrinks, of the
+    source when it grows. Beyond the border the last pixel repeats, as in ``fn.resize``, which runs
+    on GPUs and offers no other rule. For each output row, its source rows
     are summed into `line`, which is then summed along the row.
     """
     height, width, channels = image.shape
     _, rows, columns = out.shape
-    first, count, weights = _filter(width, columns)
-    top, num_rows, row_weights = _filter(height, rows)
+    first, count, weights = _filter(width, columns, kind)
+    top, num_rows, row_weights = _filter(height, rows, kind)
     pad = weights.shape[1] * channels
     size = width * channels
     line = np.empty(pad + size + pad, np.float32)
@@ -75,26 +78,41 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _filter(size, new_size):  # type: ignore[no-untyped-def]
+def _filter(size, new_size, kind):  # type: ignore[no-untyped-def]
     """Return each output pixel's first source pixel, number of source pixels, and weights."""
     scale = size / new_size
-    radius = max(scale, 1.0)
+    unit = max(scale, 1.0)
+    radius = (kind + 1) * unit
     weights = np.empty((new_size, math.ceil(2 * radius) + 1), np.float32)
     first = np.empty(new_size, np.int64)
     count = np.empty(new_size, np.int64)
     for i in range(new_size):
         center = (i + 0.5) * scale - 0.5
-        # Pixels exactly at the edge of the triangle have no weight.
+        # Pixels exactly at the edge of the filter have no weight.
         first[i] = math.floor(center - radius) + 1
         count[i] = math.ceil(center + radius) - first[i]
         total = 0.0
         for k in range(count[i]):
-            total += 1 - abs(first[i] + k - center) / radius
+            total += _weight(abs(first[i] + k - center) / unit, kind)
         for k in range(count[i]):
-            weights[i, k] = (1 - abs(first[i] + k - center) / radius) / total
+            weights[i, k] = _weight(abs(first[i] + k - center) / unit, kind) / total
         for k in range(count[i], weights.shape[1]):
             weights[i, k] = 0
     return first, count, weights
+
+
+@njit
+def _weight(x, kind):  # type: ignore[no-untyped-def]
+    """Return the filter at a distance below its reach."""
+    if kind == LINEAR:
+        return 1 - x
+    if kind == CUBIC:
+        if x < 1:
+            return (1.5 * x - 2.5) * x * x + 1
+        return ((-0.5 * x + 2.5) * x - 4) * x + 2
+    if x == 0:
+        return 1.0
+    return 3 * math.sin(math.pi * x) * math.sin(math.pi * x / 3) / (math.pi * x) ** 2
 
 
 @njit(fastmath={"contract"})

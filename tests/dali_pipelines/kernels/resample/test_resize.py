@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,36 @@ from hypothesis import strategies as st
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
+from dali_pipelines.kernels.resample.filters import CUBIC, LANCZOS, LINEAR
 from dali_pipelines.kernels.resample.resize import resize
 
+DALIS = {LINEAR: types.INTERP_LINEAR, CUBIC: types.INTERP_CUBIC, LANCZOS: types.INTERP_LANCZOS3}
 
-def dali_resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+
+def dali_resize(image: np.ndarray, size: tuple[int, int], kind: int = LINEAR) -> np.ndarray:
     pipeline = Pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
     with pipeline:
         node = fn.external_source(lambda: [image], layout="HWC", batch=True)
-        options = {"dtype": types.FLOAT, "interp_type": types.INTERP_LINEAR}
+        options = {"dtype": types.FLOAT, "interp_type": DALIS[kind]}
         pipeline.set_outputs(fn.resize(node, size=size, **options))
     pipeline.build()
     return np.array(pipeline.run()[0][0])
 
 
-def resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def resized(image: np.ndarray, size: tuple[int, int], kind: int = LINEAR) -> np.ndarray:
     finish = np.tile(np.array((0, 1), np.float32), (image.shape[2], 1))
-    return finished(image, size, (0, 0), finish)
+    return finished(image, size, (0, 0), finish, kind)
 
 
 def finished(
-    image: np.ndarray, size: tuple[int, int], flip: tuple[int, int], finish: np.ndarray
+    image: np.ndarray,
+    size: tuple[int, int],
+    flip: tuple[int, int],
+    finish: np.ndarray,
+    kind: int = LINEAR,
 ) -> np.ndarray:
     out = np.full((image.shape[2], *size), np.nan, np.float32)
-    resize(out, image, np.array(flip, np.int32), finish)
+    resize(out, image, np.array(flip, np.int32), finish, kind)
     return out.transpose(1, 2, 0)
 
 
@@ -52,9 +60,7 @@ def test_flips_and_normalises(channels: int, flip: tuple[int, int]) -> None:
     np.testing.assert_allclose(finished(image, (20, 13), flip, finish), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize(
+SIZES = pytest.mark.parametrize(
     ("source", "target"),
     [
         ((213, 320), (56, 56)),
@@ -66,6 +72,11 @@ def test_flips_and_normalises(channels: int, flip: tuple[int, int]) -> None:
         ((9, 1), (1, 5)),
     ],
 )
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@SIZES
 def test_equals_dali(
     dtype: type, channels: int, source: tuple[int, int], target: tuple[int, int]
 ) -> None:
@@ -75,10 +86,55 @@ def test_equals_dali(
     np.testing.assert_allclose(resized(image, target), dali_resize(image, target), atol=0.05)
 
 
-def by_torch(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+@pytest.mark.parametrize("kind", [CUBIC, LANCZOS])
+@pytest.mark.parametrize("channels", [1, 3])
+@SIZES
+def test_other_filters_equal_dali(
+    kind: int, channels: int, source: tuple[int, int], target: tuple[int, int]
+) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (*source, channels)).astype(np.uint8)
+    found, expected = resized(image, target, kind), dali_resize(image, target, kind)
+    np.testing.assert_allclose(found, expected, atol=0.3)
+
+
+PILLOWS = {
+    LINEAR: Image.Resampling.BILINEAR,
+    CUBIC: Image.Resampling.BICUBIC,
+    LANCZOS: Image.Resampling.LANCZOS,
+}
+
+
+@pytest.mark.parametrize("kind", PILLOWS)
+@pytest.mark.parametrize("target", [(21, 40), (64, 97), (150, 131)])
+def test_the_filters_are_those_of_pillow(kind: int, target: tuple[int, int]) -> None:
+    """Away from the edges, beyond which Pillow takes no pixels."""
+    image = np.random.default_rng(0).normal(100, 30, (64, 97)).astype(np.float32)
+    expected = np.asarray(Image.fromarray(image).resize(target[::-1], PILLOWS[kind]))
+    found = resized(image[..., None], target, kind)[..., 0]
+    reach = tuple(
+        slice(edge, -edge)
+        for edge in (
+            1 + math.ceil((kind + 1) * max(1, new / old))
+            for new, old in zip(target, (64, 97), strict=True)
+        )
+    )
+    np.testing.assert_allclose(found[reach], expected[reach], atol=1e-3)
+
+
+@pytest.mark.parametrize("target", [(21, 40), (150, 131)])
+def test_bicubic_is_that_of_torchvision(target: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).normal(100, 30, (64, 97, 3)).astype(np.float32)
+    expected = by_torch(image, target, "bicubic")
+    found = resized(image, target, CUBIC)
+    edge = 10 if target[0] > 64 else 3
+    inner = (slice(edge, -edge), slice(edge, -edge))
+    np.testing.assert_allclose(found[inner], expected[inner], atol=1e-3)
+
+
+def by_torch(image: np.ndarray, size: tuple[int, int], mode: str = "bilinear") -> np.ndarray:
     """Resize by the filter of torchvision's ``Resize`` (antialias=True)."""
     node = torch.from_numpy(image.astype(np.float32)).permute(2, 0, 1)[None]
-    found = F.interpolate(node, size, mode="bilinear", antialias=True)
+    found = F.interpolate(node, size, mode=mode, antialias=True)
     return found[0].permute(1, 2, 0).numpy()
 
 
@@ -107,18 +163,25 @@ def test_the_edges_of_photographs_differ_little_from_torchvision(shared_data: Pa
 
 
 @given(
-    st.integers(1, 40), st.integers(1, 40), st.integers(1, 60), st.integers(1, 60), st.floats(-9, 9)
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.floats(-9, 9),
+    st.sampled_from([*DALIS]),
 )
 def test_a_flat_image_stays_flat(
-    height: int, width: int, rows: int, columns: int, value: float
+    height: int, width: int, rows: int, columns: int, value: float, kind: int
 ) -> None:
     image = np.full((height, width, 3), value, np.float32)
-    np.testing.assert_allclose(resized(image, (rows, columns)), value, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(resized(image, (rows, columns), kind), value, rtol=1e-5, atol=1e-5)
 
 
 def test_the_same_size_changes_nothing() -> None:
     image = np.random.default_rng(1).normal(size=(17, 23, 1)).astype(np.float32)
     np.testing.assert_array_equal(resized(image, (17, 23)), image)
+    for kind in (CUBIC, LANCZOS):
+        np.testing.assert_allclose(resized(image, (17, 23), kind), image, atol=1e-6)
 
 
 def test_nan_reaches_only_pixels_that_it_has_a_weight_in() -> None:
