@@ -158,7 +158,9 @@ class PipelineConfig:
     """Value of filled pixels, in units of the decoded image, before mean and std; by default NaN.
     It must be given for integer dtypes."""
     flip: Flip = ""
-    """Axes that are flipped, each with probability 1/2."""
+    """Axes that are flipped at random, each on its own."""
+    flip_probability: float = 0.5
+    """Probability of each of these flips, from 0 to 1."""
     rotate: float = 0.0
     """Largest random rotation of a window in degrees, either way."""
     zoom: tuple[float, float] = (1.0, 1.0)
@@ -279,8 +281,9 @@ def _check_each(values: dict[str, Any]) -> None:
         raise ValueError(f"seed must be an integer below 2**64, got {values['seed']}")
     for name, choices in _CHOICES.items():
         check_choice(name, values[name], get_args(choices))
-    check_number("rotate", values["rotate"], 0, 180)
-    values["rotate"] = float(values["rotate"])
+    for name, most in (("rotate", 180), ("flip_probability", 1)):
+        check_number(name, values[name], 0, most)
+        values[name] = float(values[name])
     check_type("weights", values["weights"], str | None, "the name of a column, or None")
     values["shuffle"] = shuffle_of("shuffle", values["shuffle"])
     values["read_timeout"] = _time_limit("read_timeout", values["read_timeout"])
@@ -374,6 +377,11 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise ValueError("random_area needs resize, the one size to which regions are resized")
     if values["resize_shorter"] is not None and values["resize"] is not None:
         raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+    if values["flip_probability"] != 0.5 and not values["flip"]:
+        raise ValueError(
+            f"flip_probability={values['flip_probability']!r} is of flip, which is not set: set "
+            "'h', 'v' or 'hv', or leave out flip_probability"
+        )
     resizes = values["resize"] is not None or values["resize_shorter"] is not None
     if values["interpolation"] in ("bicubic", "lanczos") and not resizes:
         raise ValueError(
@@ -422,6 +430,7 @@ def _without_chance(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "window": "row" if values["window"] == "row" else "center",
         "flip": "",
+        "flip_probability": 0.5,
         "rotate": 0.0,
         "zoom": (least, most) if least == most else (1.0, 1.0),
         "augment": (),

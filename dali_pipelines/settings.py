@@ -106,6 +106,7 @@ class SharedSettings(OrderSettings, total=False):
     outside: Outside
     missing: float
     flip: Flip
+    flip_probability: float
     rotate: float
     zoom: tuple[float, float]
     random_area: tuple[float, float] | None

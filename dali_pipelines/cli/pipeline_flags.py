@@ -28,7 +28,7 @@ AUGMENTATIONS = (
 )
 """Names that ``--augment`` takes."""
 _IMAGE = (
-    "mode seed crop window outside missing flip rotate zoom random_area "
+    "mode seed crop window outside missing flip flip_probability rotate zoom random_area "
     "random_aspect_ratio resize_shorter resize interpolation stretch augment transform ragged "
     "outputs"
 )

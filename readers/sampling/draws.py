@@ -94,6 +94,16 @@ class Draws:
             key=(seed, epoch, row),
         )
 
+    def flips(self, probability: float) -> tuple[bool, bool]:
+        """Return whether to flip left and right, and up and down, each with this probability.
+
+        At 1/2 they are `horizontal` and `vertical`. Counters of others are (block, 0, row, 5).
+        """
+        if probability == 0.5:
+            return self.horizontal, self.vertical
+        across, down = ((self._more(5, 2) >> np.uint64(11)) * 2.0**-53 < probability).tolist()
+        return across, down
+
     def fractions(self, count: int) -> NDArray[np.float64]:
         """Return more numbers in [0, 1), shape (count,), for a Reader's own use.
 

@@ -61,7 +61,9 @@ class Geometry:
     outside: Outside = "reject"
     """Treatment of windows that are not wholly inside the image."""
     flip: Flip = ""
-    """Axes that are flipped, each with probability 1/2."""
+    """Axes that are flipped at random, each on its own."""
+    flip_probability: float = 0.5
+    """Probability of each flip."""
     rotate: float = 0.0
     """Largest rotation of a window in degrees; angles are drawn from -rotate to rotate."""
     zoom: tuple[float, float] = (1.0, 1.0)
@@ -88,6 +90,7 @@ class Geometry:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+        check_number("flip_probability", self.flip_probability, 0, 1)
         if self.crop is not None and min(self.crop) < 1:
             raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
         if self.random_area is not None:
@@ -318,5 +321,5 @@ class Geometry:
         """Return whether to flip a row left-right and up-down."""
         if not self.flip:
             return False, False
-        draws = Draws.of(seed, epoch, row)
-        return draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip
+        across, down = Draws.of(seed, epoch, row).flips(self.flip_probability)
+        return across and "h" in self.flip, down and "v" in self.flip

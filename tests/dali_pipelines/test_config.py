@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,12 @@ def test_mode_eval_turns_off_chance_and_nothing_else(name: str, given: Any, in_e
     assert getattr(PipelineConfig(mode="eval", **settings), name) == in_eval
 
 
+def test_the_probability_of_flips_in_mode_eval() -> None:
+    config = PipelineConfig(batch_size=1, flip="h", flip_probability=1, mode="eval")
+    assert config.flip == ""
+    assert replace(config, batch_size=2).flip == ""
+
+
 def test_rows_are_shuffled_by_default_but_in_mode_eval() -> None:
     assert PipelineConfig(batch_size=1).shuffle
     assert not PipelineConfig(batch_size=1, mode="eval").shuffle
@@ -122,6 +129,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("rejected", {"1": "x"}, "rows to reasons.*'1'"),
     ("rejected", {-1: "x"}, "rows to reasons.*-1"),
     ("flip", "x", "'', 'h', 'v', 'hv'.*'x'"),
+    ("flip_probability", 1.5, "from 0 to 1.*1.5"),
+    ("flip_probability", 0.1, "0.1.*flip.*not set"),
     ("dtype", "float64", "'float32', 'float16', 'uint8'"),
     ("start_method", "thread", "'spawn'.*'thread'"),
 ]

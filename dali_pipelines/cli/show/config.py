@@ -35,7 +35,7 @@ class ShowConfig(FileFlags, PipelineFlags):
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "geometry and augmentation": "mode seed crop window outside missing flip "
-        "rotate zoom random_area random_aspect_ratio resize_shorter resize "
+        "flip_probability rotate zoom random_area random_aspect_ratio resize_shorter resize "
         "interpolation stretch augment transform ragged outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset registered_size order pointing_table correction_table "

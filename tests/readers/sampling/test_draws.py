@@ -137,6 +137,17 @@ def test_half_of_the_rows_are_flipped() -> None:
     assert 2300 < sum(draws.horizontal and draws.vertical for draws in drawn) < 2700
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_flips_of_any_probability(probability: float) -> None:
+    drawn = [Draws.of(5, 2, row) for row in range(10_000)]
+    flips = np.array([draws.flips(probability) for draws in drawn])
+    assert np.abs(flips.mean(axis=0) - probability).max() < 0.02
+    assert abs(flips.all(axis=1).mean() - probability**2) < 0.02
+    assert flips.tolist() == [list(Draws.of(5, 2, row).flips(probability)) for row in range(10_000)]
+    if probability == 0.5:
+        assert flips.tolist() == [[draws.horizontal, draws.vertical] for draws in drawn]
+
+
 def test_draws_do_not_follow_the_order() -> None:
     """Both are Philox with the key (seed, epoch): a row's draws must not depend on its position."""
     order = Order(64, 3)
