@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
 from threading import TIMEOUT_MAX
-from typing import Any, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dali_pipelines.runtime.devices import device_of
 from dali_pipelines.settings import (
     Augmentation,
     DType,
+    MemoryFormat,
     Mode,
     PipelineSettings,
     Ragged,
@@ -31,6 +32,7 @@ from dali_pipelines.values import (
     holds,
     pair_of,
     shuffle_of,
+    torch_name,
 )
 from readers.places.storage import Storage
 from readers.sampling.geometry import (
@@ -65,9 +67,12 @@ _CHOICES = {
     "flip": Flip,
     "interpolation": Interpolation,
     "dtype": DType,
+    "memory_format": MemoryFormat,
     "ragged": Ragged,
     "start_method": StartMethod,
 }
+FLOATS = ("float32", "float16", "bfloat16")
+"""Types of values that are calculated."""
 _INTEGERS_AS_STORED = ("uint16", "int16", "int32")
 _LARGEST = float(np.finfo(np.float32).max)
 _LEAST_STD = 2.0**-126
@@ -200,7 +205,13 @@ class PipelineConfig:
     """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
     values as stored in the files, which must be of that type: FITS integers are not scaled, and
     there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed, with
-    results that are rounded, unless the interpolation is ``nearest``."""
+    results that are rounded, unless the interpolation is ``nearest``. DALI has no ``bfloat16``: a
+    Loader for PyTorch or JAX rounds float32 to it; a pipeline without one delivers float32."""
+    memory_format: MemoryFormat = "contiguous_format"
+    """Order of the images in memory, for PyTorch, also as torch.channels_last. With
+    ``channels_last`` the shape stays (batch, channels, height, width), but the channels of a pixel
+    are side by side, as convolutions on GPUs prefer; a pipeline without a Loader then delivers
+    the layout HWC."""
     ragged: Ragged = None
     """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
     largest height and width, 0 beyond each image, and ``size``, int32; by default an error."""
@@ -263,6 +274,11 @@ class PipelineConfig:
         return has_stretch or bool(self.augment) or self.transform is not None
 
     @property
+    def layout(self) -> Literal["CHW", "HWC"]:
+        """Layout of the images that the graph makes."""
+        return "HWC" if self.memory_format == "channels_last" else "CHW"
+
+    @property
     def resized_to(self) -> tuple[int, int] | None:
         """(height, width) to which the graph resizes what was decoded; None if it does not."""
         return self.resize if self.resize_shorter is None else self.crop
@@ -271,7 +287,8 @@ class PipelineConfig:
 def _check_each(values: dict[str, Any]) -> None:
     """Check each value by itself, and replace it by the type of its field; or raise ValueError."""
     values["device_id"] = device_of(values["device_id"])
-    values["dtype"] = _name_of_dtype(values["dtype"])
+    for name in ("dtype", "memory_format"):
+        values[name] = torch_name(values[name])
     defaults = {one.name: one.default for one in fields(PipelineConfig)}
     for name, least in _LEAST.items():
         if values[name] is not None or defaults[name] is not None:
@@ -323,14 +340,6 @@ def _stretches(given: Any) -> tuple[Stretch, ...] | None:
     return tuple(several)
 
 
-def _name_of_dtype(dtype: Any) -> Any:
-    """Return the name of a dtype of NumPy or PyTorch; anything else as it is."""
-    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
-        return np.dtype(dtype).name
-    is_of_torch = type(dtype).__module__ == "torch"  # which need not be imported
-    return str(dtype).removeprefix("torch.") if is_of_torch else dtype
-
-
 def _check_transform(transform: Any) -> None:
     """Raise ValueError if this cannot be called with an image, its random numbers and settings."""
     if transform is None:
@@ -377,6 +386,11 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise ValueError("random_area needs resize, the one size to which regions are resized")
     if values["resize_shorter"] is not None and values["resize"] is not None:
         raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+    if values["memory_format"] == "channels_last" and values["ragged"] is not None:
+        raise ValueError(
+            f"memory_format 'channels_last' is for images of one size: set crop or resize, and "
+            f"leave out ragged={values['ragged']!r}"
+        )
     if values["flip_probability"] != 0.5 and not values["flip"]:
         raise ValueError(
             f"flip_probability={values['flip_probability']!r} is of flip, which is not set: set "
@@ -405,7 +419,7 @@ def _check_dtype(values: Mapping[str, Any]) -> None:
         calculated += [name for name in ("resize", "resize_shorter") if values[name] is not None]
         calculated += ["rotate"] * (values["rotate"] != 0)
         calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
-    if dtype not in ("float32", "float16") and calculated:
+    if dtype not in FLOATS and calculated:
         raise ValueError(
             f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(calculated)}, or "
             "choose float32"
@@ -477,7 +491,7 @@ def _check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any
         return
     if missing is not None and not is_number(missing):
         raise ValueError(f"missing must be a number, or None for NaN, got {missing!r}")
-    kind = np.dtype(dtype)
+    kind = np.dtype("float32" if dtype == "bfloat16" else dtype)
     of_8_bits = [type(one).__name__ for one in augment if one.of_8_bits]
     if kind.kind == "f" and not of_8_bits:
         if missing is not None and abs(missing) > float(np.finfo(kind).max):

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
-from dali_pipelines.config import PipelineConfig
+from dali_pipelines.config import FLOATS, PipelineConfig
 from dali_pipelines.fits_index import check_hdu
 from dali_pipelines.graph.decode import (
     Decode,
@@ -240,8 +240,8 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
             f"interpolation {config.interpolation!r} is not for aia_pipeline, whose warp takes "
             "splines: set order, 1 or 3"
         )
-    if config.dtype not in ("float32", "float16"):
-        raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
+    if config.dtype not in FLOATS:
+        raise ValueError(f"calibrated images are {', '.join(FLOATS)}, got dtype {config.dtype!r}")
     if config.outside == "fill":
         raise ValueError(
             "outside='fill' is not for aia_pipeline, whose images continue beyond the frame with "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Unpack
 import numpy as np
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.frameworks.choose import FrameworkName, framework_named
+from dali_pipelines.frameworks.choose import FrameworkName, framework_named, image_format
 from dali_pipelines.frameworks.contract import Batch as Batch
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
@@ -170,6 +170,7 @@ class Loader:
         self.index, self.stats = index, LoaderStats()
         self._framework = framework_named(framework, sharding)
         self._framework.check({**settings, "bad_sample": bad_sample})
+        self._format = image_format(framework, self._framework, settings)
         own_devices = None if devices is None else devices_of(devices)
         find_shards = self._framework.shards(own_devices, shard_id, num_shards)
         self._position = Position(index, settings, find_shards)
@@ -249,6 +250,7 @@ class Loader:
                 while (batches := self._try_step()) is None:
                     # Outside its except: a live traceback keeps the old pipelines' memory.
                     self._start()
+                batches = [self._framework.formatted(batch, self._format) for batch in batches]
                 delivered = self._framework.deliver(batches)
                 for batch in batches:
                     self.stats.samples += int(np.asarray(batch["valid"]).sum())
@@ -491,7 +493,8 @@ class Loader:
     @cached_property
     def _preprocess(self) -> str | None:
         try:
-            return self.preprocessor(framework="numpy", device_id=None).digest
+            name = self._framework_name if self._format.dtype == "bfloat16" else "numpy"
+            return self.preprocessor(framework=name, device_id=None).digest
         except Exception:  # of `preprocessor` or `save`, for which no checkpoint may fail
             return None
 

@@ -31,7 +31,10 @@ _SAMPLED = 20_000
 _LEFT_OUT = frozenset(
     # What comes after the pixels, and what is random.
     ("mean", "std", "stretch", "augment", "transform", "random_area", "random_aspect_ratio")
-) | (OrderSettings.__annotations__.keys() | {"num_epochs", "mode", "dtype", "columns", "targets"})
+) | (
+    OrderSettings.__annotations__.keys()
+    | {"num_epochs", "mode", "dtype", "memory_format", "columns", "targets"}
+)
 
 
 @dataclass(frozen=True)

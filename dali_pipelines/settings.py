@@ -66,7 +66,10 @@ class Augmentation(Protocol):
         """
 
 
-DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
+DType = Literal["float32", "float16", "bfloat16", "uint8", "uint16", "int16", "int32"]
+
+
+MemoryFormat = Literal["contiguous_format", "channels_last"]
 
 
 class TorchDType(Protocol):
@@ -120,6 +123,7 @@ class SharedSettings(OrderSettings, total=False):
     stretch: Stretches | None
     transform: Transform | None
     dtype: DTypeLike
+    memory_format: MemoryFormat | Any
     ragged: Ragged
     num_threads: int
     start_method: StartMethod

@@ -22,6 +22,14 @@ def check_type(name: str, value: object, kind: Any, expected: str) -> None:
         raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
+def torch_name(value: Any) -> Any:
+    """Return the name of a dtype of NumPy or PyTorch, or of a memory format; others as they are."""
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return np.dtype(value).name
+    is_of_torch = type(value).__module__ == "torch"  # which need not be imported
+    return str(value).removeprefix("torch.") if is_of_torch else value
+
+
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise ValueError if the value of a setting is not one of `choices`; True is not 1."""
     if value not in choices or isinstance(value, bool | np.bool_):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from dali_pipelines.frameworks.contract import Framework
+from dali_pipelines.frameworks.contract import Framework, ImageFormat
+from dali_pipelines.values import torch_name
 from readers.messages import install
 
 FrameworkName = Literal["torch", "jax", "numpy", "cupy", "dlpack"]
@@ -41,3 +43,23 @@ def framework_named(name: FrameworkName, sharding: Any = None) -> Framework:
     if name != "jax":
         raise ValueError(f"sharding needs framework='jax', got framework={name!r}")
     return kind(sharding)
+
+
+def image_format(
+    name: FrameworkName, framework: Framework, settings: Mapping[str, Any]
+) -> ImageFormat:
+    """Return the format of images that the settings ask for; ValueError if it lacks that."""
+    default = ImageFormat()
+    dtype = torch_name(settings.get("dtype", default.dtype))
+    memory_format = torch_name(settings.get("memory_format", default.memory_format))
+    if dtype == "bfloat16" and not framework.has_bfloat16:
+        raise ValueError(
+            f"framework={name!r} has no bfloat16: choose dtype='float32' or 'float16', or "
+            "framework='torch' or 'jax'"
+        )
+    if memory_format == "channels_last" and not framework.has_strides:
+        raise ValueError(
+            f"memory_format='channels_last' is of framework='torch', not {name!r}: leave it out, "
+            "and transpose the images if axes in the order NHWC are needed"
+        )
+    return ImageFormat(dtype, memory_format)

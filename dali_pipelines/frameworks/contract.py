@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,15 @@ Convert = Callable[[Any], Array]
 """Function that turns a TensorCPU or TensorGPU of DALI into an array, without a copy if it can."""
 
 
+class ImageFormat(NamedTuple):
+    """What a framework does to the images of a pipeline, which DALI cannot."""
+
+    dtype: str = "float32"
+    """Element type, see `dali_pipelines.settings.DType`."""
+    memory_format: str = "contiguous_format"
+    """Order in memory, see `dali_pipelines.settings.MemoryFormat`."""
+
+
 class Framework(Protocol):
     """Base class of frameworks, which turn outputs of pipelines into batches.
 
@@ -32,6 +41,11 @@ class Framework(Protocol):
     the CPU until `deliver`. Batches must stay valid when they are kept: no array may be a view of
     memory that DALI reuses.
     """
+
+    has_bfloat16: ClassVar[bool] = False
+    """Whether there is `to_bfloat16`."""
+    has_strides: ClassVar[bool] = False
+    """Whether there is `channels_first`."""
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ValueError if a Loader's settings do not suit: its factory's, and bad_sample."""
@@ -57,6 +71,24 @@ class Framework(Protocol):
     def take(self, array: Array, slots: Slots) -> Array:
         """Return some samples of an array, on the array's device."""
         return array[slots]
+
+    def to_bfloat16(self, array: Array) -> Array:
+        """Return an array of float32 as bfloat16, rounded to the nearest even number."""
+        ...
+
+    def channels_first(self, array: Array) -> Array:
+        """Return a view of shape (N, C, H, W) of an array of shape (N, H, W, C)."""
+        ...
+
+    def formatted(self, batch: Batch, image_format: ImageFormat) -> Batch:
+        """Return a batch of a pipeline with images of a format that DALI lacks."""
+        image = batch["image"]
+        if image_format.memory_format == "channels_last":
+            image = self.channels_first(image)
+        if image_format.dtype == "bfloat16":
+            is_list = isinstance(image, list)
+            image = [*map(self.to_bfloat16, image)] if is_list else self.to_bfloat16(image)
+        return {**batch, "image": image}
 
     def deliver(self, batches: list[Batch]) -> Any:
         """Return the Loader's result for the batches of its devices."""

@@ -32,6 +32,8 @@ class Jax(OutputsFramework):
         Sharding of global arrays, see `Layout`. By default each pipeline has its own batch.
     """
 
+    has_bfloat16 = True
+
     def __init__(self, sharding: Any = None) -> None:
         self._layout = None if sharding is None else Layout.of(sharding)
         self._listed: frozenset[str] = frozenset()
@@ -84,6 +86,10 @@ class Jax(OutputsFramework):
             )
         self._listed = pipeline.listed
         return partial(_to_array, device=jax_device(pipeline.device_id))
+
+    def to_bfloat16(self, array: Array) -> Array:
+        """Return an array, of JAX or NumPy, as bfloat16."""
+        return array.astype(jax.dtypes.bfloat16)
 
     def deliver(self, batches: list[Batch]) -> Any:
         """Return a batch of global arrays, or the batches of the devices."""

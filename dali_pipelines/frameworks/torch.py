@@ -17,6 +17,8 @@ from dali_pipelines.graph.pipeline import ReaderPipeline
 class Torch(Framework):
     """Tensors on the device of their pipeline."""
 
+    has_bfloat16 = has_strides = True
+
     def converter(self, pipeline: ReaderPipeline) -> Convert:
         """Return the function that turns outputs into tensors."""
         del pipeline
@@ -25,6 +27,14 @@ class Torch(Framework):
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
         """Return DALI's iterator, or `Outputs` for lists of tensors, which DALI's does not make."""
         return Outputs(pipeline, from_dlpack) if pipeline.listed else _DaliBatches(pipeline)
+
+    def to_bfloat16(self, array: Any) -> torch.Tensor:
+        """Return a tensor as bfloat16."""
+        return array.to(torch.bfloat16)
+
+    def channels_first(self, array: Any) -> torch.Tensor:
+        """Return a view of shape (N, C, H, W), whose memory format is channels_last."""
+        return array.permute(0, 3, 1, 2)
 
     def join(self, arrays: Sequence[Any]) -> torch.Tensor:
         """Concatenate tensors."""

@@ -241,6 +241,7 @@ def _decode_floats(
     """Return the image, layout CHW, and its status."""
     plain: Any = dict.fromkeys(("mean", "std", "stretch", "transform", "missing"))
     plain |= {"dtype": "float32", "augment": (), "targets": {}}
+    plain |= {"memory_format": "contiguous_format"}
     own = replace(config, **plain)
     decoded = decode_fits(arrays, own, kind.planes)
     images = DecodedImages((decoded,), (own,))

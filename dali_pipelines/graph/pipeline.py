@@ -210,6 +210,8 @@ def reader_pipeline(
         If the settings do not fit the data, e.g. a column has the name of another output.
     """
     check_arguments(index, reader, config)
+    if config.dtype == "bfloat16":  # which DALI lacks: a Framework rounds what is delivered
+        config = replace(config, dtype="float32")
     if config.start_method != "fork":
         check_sendable(reader, *config.targets.values())
     source = make_source(index, reader, config)

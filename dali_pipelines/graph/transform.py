@@ -71,7 +71,7 @@ def transform(
     chance: Chance,
     missing: float | None = None,
 ) -> Any:
-    """Add the nodes that turn decoded images into a network's input: CHW, of config.dtype.
+    """Add the nodes that turn decoded images into a network's input, of config.dtype.
 
     Parameters
     ----------
@@ -106,13 +106,19 @@ def transform(
             "pixels come before flips, mean and std, which this decoder has already applied: "
             "return finished=False"
         )
+    if decoded.times is not None and config.layout == "HWC":
+        raise ValueError(
+            "memory_format 'channels_last' is for images with one axis of channels, and these are "
+            "sequences: leave it out"
+        )
     of_each = channels // count
     if not config.has_own_operators:
         made = [
             _of_types(one, functools.partial(_made, nodes, of_each, own, missing))
             for one, own in zip(decoded.images, decoded.configs, strict=True)
         ]
-        image = _without_missing(_joined(made, 0), decoded, channels, "CHW", config.dtype)
+        image = _joined(made, config.layout.index("C"))
+        image = _without_missing(image, decoded, channels, config.layout, config.dtype)
         return _by_time(image, decoded)
     if first.finished and (config.mean is not None or config.std is not None):
         raise ValueError(
@@ -141,14 +147,16 @@ def transform(
     # A transform may return another type, or another number of channels.
     image = fn.cast(image, dtype=to_dali_type(dtype))
     if config.dtype == dtype and config.mean is None and config.std is None:
-        return _by_time(fn.transpose(image, perm=[2, 0, 1], output_layout="CHW"), decoded)
+        if config.layout == "CHW":
+            image = fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
+        return _by_time(image, decoded)
     times = decoded.times or 1
     mean_and_std(config, channels // times)  # raises an error if they do not fit
     mean, std = config.mean or (0.0,), config.std or (1.0,)
     image = fn.crop_mirror_normalize(
         image,
         dtype=_NORMALISED[config.dtype],
-        output_layout="CHW",
+        output_layout=config.layout,
         mean=list(mean) * (times if len(mean) > 1 else 1),
         std=list(std) * (times if len(std) > 1 else 1),
     )
@@ -198,22 +206,22 @@ def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], 
 
 
 def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
-    """Apply the remaining conversions: normalise, convert to config.dtype, permute to CHW."""
-    image = placed.image
+    """Apply the remaining conversions: normalise, convert to config.dtype, permute."""
+    image, layout = placed.image, config.layout
     if config.dtype == "uint8" != placed.dtype:  # resampled, so it is rounded
         image = fn.cast(image, dtype=types.UINT8)
-        return image if placed.layout == "CHW" else permute(image, "CHW", channels)
+        return image if placed.layout == layout else permute(image, layout, channels)
     if _is_done(placed, channels, config):
-        image = image if placed.layout == "CHW" else permute(image, "CHW", channels)
+        image = image if placed.layout == layout else permute(image, layout, channels)
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
     if placed.layout == "CHW":
         image = permute(image, "HWC", channels)
     if config.dtype == placed.dtype and config.dtype not in _NORMALISED:
         # For other dtypes the operator below is faster.
-        return fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
+        return image if layout == "HWC" else permute(image, layout, channels)
     mean, std = mean_and_std(config, channels)
     return fn.crop_mirror_normalize(
-        image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
+        image, dtype=_NORMALISED[config.dtype], output_layout=layout, mean=mean, std=std
     )
 
 

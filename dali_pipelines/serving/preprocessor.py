@@ -17,7 +17,7 @@ import pyarrow as pa
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.factories import aia_pipeline, fits_pipeline
-from dali_pipelines.frameworks.choose import FrameworkName, framework_named
+from dali_pipelines.frameworks.choose import FrameworkName, framework_named, image_format
 from dali_pipelines.frameworks.contract import Array, Batch
 from dali_pipelines.frameworks.numpy import to_numpy
 from dali_pipelines.frameworks.outputs import run_once
@@ -44,7 +44,7 @@ OF_A_RUN = frozenset(
         *("batch_size", "shard_id", "num_shards", "seed", "shuffle", "block_rows", "tail"),
         *("epoch_steps", "epoch", "position", "first_step", "num_epochs", "rejected"),
         *("device_id", "num_threads", "num_read_processes", "start_method", "read_timeout"),
-        *("storage", "cache", "cache_bytes", "read_threads", "prefetch"),
+        *("storage", "cache", "cache_bytes", "read_threads", "prefetch", "memory_format"),
     )
 )
 """Settings of the order of rows and of how they are read."""
@@ -157,6 +157,7 @@ class Preprocessor:
         self.framework: FrameworkName = framework
         self._framework = framework_named(framework)
         self._framework.check({**given, "tail": "partial", "bad_sample": "raise"})
+        self._format = image_format(framework, self._framework, given)
         self._is_closed = False
         self._begin()
 
@@ -242,7 +243,8 @@ class Preprocessor:
     def outputs(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
         """Return the dtype and the shape of each output for one content.
 
-        The length of an axis is None if it depends on the content.
+        The length of an axis is None if it depends on the content. NumPy lacks bfloat16, which is
+        float32 here.
         """
         found = []
         for size in _SIZES:
@@ -413,6 +415,7 @@ class Preprocessor:
             del batch["report"]
             batch = valid_only(batch, valid, self._framework)
             batch["row"] = batch["row"] + first
+            batch = self._framework.formatted(batch, self._format)
             (batch,) = self._framework.deliver([batch])
             return batch, {first + slot: rejected[slot] for slot in sorted(rejected)}
 
