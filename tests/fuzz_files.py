@@ -23,7 +23,7 @@ import fitsio
 import numpy as np
 from astropy.io import fits
 
-from dali_pipelines.cli.verify.placed import Place
+from dali_pipelines.cli.verify.config import Place
 from dali_pipelines.cli.verify.truth import Truth, by_astropy
 from dali_pipelines.kernels.fits.image import decode_image
 from readers import FitsReader, ReadError, Row, Window

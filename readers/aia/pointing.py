@@ -72,6 +72,8 @@ class PointingTable:
         ValueError
             If it is not such a table, or its rows are not in the order of T_START.
         """
+        from readers.index.index_file import store_columns  # not in reader processes
+
         file = TableFile.read(path)
         names = [found[1] for name in file.columns if (found := _COLUMN.fullmatch(name))]
         needed = [f"A_{name}_{quantity}" for name in names or ["171"] for quantity in _QUANTITIES]
@@ -88,7 +90,7 @@ class PointingTable:
             sha256=file.sha256,
             channels=tuple(sorted(int(name) for name in names)),
             span=(file.texts("T_START")[0], file.texts("T_STOP")[int(np.argmax(stops))]),
-            columns=Columns(columns),
+            columns=Columns(store_columns(columns)),
             path=file.path,
         )
 

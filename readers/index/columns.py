@@ -1,9 +1,8 @@
 """Columns of the Index in reader processes: mapped from Arrow files, which all of them share.
 
-A column of an ``.arrow`` file stays there unless readers need another type. Others are written once
-into a temporary file without a name, which disappears however the processes end. Pickles hold only
-the positions of the columns. NumPy reads Arrow's buffers in place: reader processes do not import
-PyArrow, and damaged offsets are found before they are followed.
+The files are made in `readers.index.index_file`. Pickles hold only the positions of the columns.
+NumPy reads Arrow's buffers in place: reader processes do not import PyArrow, and damaged offsets
+are found before they are followed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,6 @@ from readers.contract import Row
 from readers.errors import ReadError
 from readers.places.contract import Place
 from readers.places.opener import LOCAL, Places
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray
 
 PART = "path_"
 """Prefix of columns that hold the paths of a part, for samples of several files."""
@@ -45,25 +39,20 @@ OTHER_PATH, OFFSET, NBYTES = "_path", "_offset", "_nbytes"
 class Columns:
     """Read-only columns of equal length, in files of the process that made them.
 
+    `readers.index.table.Index.columns` makes them.
+
     Parameters
     ----------
-    columns : mapping of str to ndarray, pyarrow.Array, or Column
-        Numbers, shape (rows,) or (rows, ...), of NumPy; large_string, large_binary or large_list of
-        PyArrow; or where a column is stored. Others are written into a temporary file. ``path`` is
-        needed. Optional are ``hdu``, ``plane``, ``offset`` and ``nbytes`` (int64, -1 for none), and
-        ``path_{part}`` (text, empty if the part is missing) with ``hdu_{part}`` and so on.
+    columns : mapping of str to Column
+        Where each is stored. ``path`` is needed. Optional are ``hdu``, ``plane``, ``offset`` and
+        ``nbytes`` (int64, -1 for none), and ``path_{part}`` (text, empty if the part is missing)
+        with ``hdu_{part}`` and so on.
     notes : sequence of str
         Columns that rows pass on to their Reader, as `Row.notes`. Those of a part end in its name.
     """
 
-    def __init__(self, columns: Mapping[str, Values | Column], notes: Sequence[str] = ()) -> None:
-        new = {name: found for name, found in columns.items() if not isinstance(found, Column)}
-        stored = {name: found for name, found in columns.items() if isinstance(found, Column)}
-        if new:
-            from readers.index.index_file import store_columns  # not in reader processes
-
-            stored |= store_columns(new)
-        self._columns = stored
+    def __init__(self, columns: Mapping[str, Column], notes: Sequence[str] = ()) -> None:
+        self._columns = dict(columns)
         self._parts = tuple(
             name.removeprefix(PART)
             for name, column in self._columns.items()
@@ -77,7 +66,7 @@ class Columns:
         """Return the same columns, whose rows find their files by `places`."""
         found = copy(self)
         found.places = places
-        found._origin = self  # an Index finds it as long as these are in use
+        found._origin = self  # so that an Index still finds and shares it
         return found
 
     def __getstate__(self) -> dict[str, Any]:
@@ -249,12 +238,12 @@ class SharedFile:
     def content(self) -> NDArray[np.uint8]:
         """All bytes of the file, read-only: `check_length` before they are read, `check` after."""
         mapped = mmap.mmap(self.fileno, 0, prot=mmap.PROT_READ)
-        # Epochs are shuffled: by reading ahead a cold file of 2 GB was read 40 times as much.
+        # Epochs are shuffled: read-ahead made a cold file of 2 GB cost 40 times its size.
         mapped.madvise(mmap.MADV_RANDOM)
         return np.frombuffer(mapped, np.uint8)
 
     def check_length(self) -> None:
-        """Raise like `check` if the file was cut off: touching what was there ends the process."""
+        """Raise like `check` if the file was truncated: touching the missing pages is fatal."""
         if self._written is not None and os.lseek(self.fileno, 0, os.SEEK_END) < self._written[0]:
             self.check()
 
@@ -282,9 +271,9 @@ ColumnKind = Literal["numbers", "text", "bytes", "lists"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a file: where its buffers are, in batches of equally many rows.
+    """A column of a file: positions of its buffers, in batches of equally many rows.
 
-    The last batch may be shorter. The pickle holds the positions alone.
+    The last batch may be shorter. A pickle holds only the positions.
     """
 
     file: SharedFile

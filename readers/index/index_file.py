@@ -1,9 +1,8 @@
 """Index files, Parquet or Arrow, and temporary Arrow files of columns for reader processes.
 
 An Arrow file opens at once, whatever its number of rows, as it is memory-mapped. The Index was
-checked when it was saved, and a note of this is stored with the first batch of rows. Only this
-module reads the note: a table that another program reads and writes again loses it and is checked
-like any other.
+checked when it was saved, and a note says so in the metadata of the first batch of rows. A table
+that another program reads and writes again loses the note, and is checked like any other.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +28,15 @@ from readers.index.scan import folder_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.index.columns import ColumnKind, Values
+    from readers.index.columns import ColumnKind
+
+    Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray
 
 INDEX_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of Index files."""
 _BATCH_BYTES = 512 << 20
-"""Size of a batch of rows. Writing a table copies one batch at a time; opening it reads a little of
-each batch, which takes some ms from a disk."""
+"""Size of a batch of rows. Writing copies one batch at a time; opening reads a little of each one,
+which takes some ms from a disk."""
 _NOTE = b"dali-pipelines Index"
 _VERSION = 3
 """Version 2 has another digest, of whole paths. Version 1 had no planes: a column of that name may
@@ -298,7 +299,7 @@ def reader_columns(
     parts: Iterable[str],
     notes: Iterable[str],
     targets: Iterable[str],
-) -> dict[str, Values | Column]:
+) -> dict[str, Column]:
     """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
 
     If the table is mapped from a file, columns that need no conversion stay there.
@@ -332,7 +333,9 @@ def reader_columns(
             columns[span] = found.of_type(span, "int64")
         if name.endswith(OTHER_PATH):
             columns |= found.versions(name)
-    return columns
+    stored = {name: one for name, one in columns.items() if isinstance(one, Column)}
+    new = {name: one for name, one in columns.items() if not isinstance(one, Column)}
+    return stored | store_columns(new) if new else stored
 
 
 @dataclass(frozen=True, slots=True)

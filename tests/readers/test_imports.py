@@ -2,11 +2,10 @@ import json
 import pickle
 from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 
 import readers
-from readers import Columns, FitsReader, Order, Schedule, Shard, Source
+from readers import FitsReader, Index, Order, Schedule, Shard, Source
 
 HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba", "scipy", "sunpy"]
 
@@ -55,7 +54,7 @@ def test_a_module_imports_no_more_than_it_needs(
 
 def test_a_source_brings_only_its_reader(fresh_python: Callable[..., bytes]) -> None:
     source = Source(
-        columns=Columns({"path": pa.array(["/a"], pa.large_string())}),
+        columns=Index.from_paths(["/a"]).columns(),
         reader=FitsReader(),
         schedule=Schedule(num_rows=1, shard=Shard(), batch_size=1),
         order=Order(1),

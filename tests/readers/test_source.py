@@ -47,7 +47,7 @@ TAILS = get_args(Tail)
 def columns(num_rows: int = ROWS) -> Columns:
     texts = [f"/row/{number:03}" for number in range(num_rows)]
     label = np.arange(num_rows, dtype="i2") * 10
-    return Columns({"path": pa.array(texts, pa.large_string()), "label": label})
+    return Index(pa.table({"path": texts, "label": label})).columns(["label"])
 
 
 COLUMNS = columns()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.shared_flags import (
@@ -15,13 +15,35 @@ from dali_pipelines.cli.shared_flags import (
     StorageFlags,
 )
 
-if TYPE_CHECKING:
-    from dali_pipelines.cli.verify.placed import Place
+
+class Place(NamedTuple):
+    """A window in pixels, in NumPy order."""
+
+    y: int
+    x: int
+    height: int
+    width: int
+
+    def slices(self) -> tuple[slice, slice]:
+        """Return the slices of rows and of columns."""
+        return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
+
+    def check(self, height: int, width: int) -> None:
+        """Reject an image that does not hold all of the window.
+
+        Raises
+        ------
+        ValueError
+            If it reaches outside.
+        """
+        if self.y + self.height > height or self.x + self.width > width:
+            raise ValueError(
+                f"the window of rows {self.y} to {self.y + self.height - 1} and columns {self.x} "
+                f"to {self.x + self.width - 1} reaches outside the image {height}x{width}"
+            )
 
 
 def _place(text: str) -> Place:
-    from dali_pipelines.cli.verify.placed import Place
-
     numbers = [int(part) if part.isdecimal() else -1 for part in text.split(",")]
     if len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) < 1:
         raise argparse.ArgumentTypeError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.single_rows import Rejections, num_processes, single_rows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dali_pipelines import Index, Loader
-    from dali_pipelines.cli.verify.config import VerifyConfig
+    from dali_pipelines.cli.verify.config import Place, VerifyConfig
     from dali_pipelines.config import PipelineConfig
     from dali_pipelines.graph.decode import Decoded
     from dali_pipelines.graph.pipeline import ReaderPipeline
@@ -34,33 +34,6 @@ if TYPE_CHECKING:
 
 READ_AHEAD = 16
 """Rows that readers may have begun before the first of them is delivered; more do no harm."""
-
-
-class Place(NamedTuple):
-    """A window in pixels, in NumPy order."""
-
-    y: int
-    x: int
-    height: int
-    width: int
-
-    def slices(self) -> tuple[slice, slice]:
-        """Return the slices of rows and of columns."""
-        return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
-
-    def check(self, height: int, width: int) -> None:
-        """Reject an image that does not hold all of the window.
-
-        Raises
-        ------
-        ValueError
-            If it reaches outside.
-        """
-        if self.y + self.height > height or self.x + self.width > width:
-            raise ValueError(
-                f"the window of rows {self.y} to {self.y + self.height - 1} and columns {self.x} "
-                f"to {self.x + self.width - 1} reaches outside the image {height}x{width}"
-            )
 
 
 @dataclass(frozen=True)

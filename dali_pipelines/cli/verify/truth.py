@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dali_pipelines.cli.verify.placed import Place
+    from dali_pipelines.cli.verify.config import Place
     from readers.contract import Row
     from readers.fits.headers import HduName
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
-from readers.index.index_file import store_columns
 from readers.messages import printable
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ class RunningWeights:
     """
 
     def __init__(self, weights: NDArray[np.float64]) -> None:
+        from readers.index.index_file import store_columns  # not in reader processes
+
         _, exponent = np.frexp(weights.max())
         # A power of two changes no ratio, and no sum overflows.
         sums = np.cumsum(np.ldexp(weights, -exponent))
@@ -41,15 +42,15 @@ class RunningWeights:
         Parameters
         ----------
         share : float
-            In [0, 1), with 53 bits at most: so times the sum of all weights it is below that sum.
+            In [0, 1), with at most 53 bits, so that its product with the sum is below the sum.
         """
         sums = self._sums.array
-        # The first sum above: of a row of weight 0 it is that of the row before.
+        # The first sum above it. A row of weight 0 has the sum of the row before, and is skipped.
         return int(np.searchsorted(sums, share * sums[-1], side="right"))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the sums: with another one, other rows are drawn."""
+        """SHA-256 of the sums; it identifies the draw sequence."""
         return hashlib.sha256(self._sums.array.data).hexdigest()
 
 

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from readers import Columns, Index, Order, Row, Schedule, Shard, Source
+from readers.index.index_file import store_columns
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +28,14 @@ def strings(texts: list[str]) -> Any:
     return pa.array(texts, pa.large_string())
 
 
+def stored(columns: dict[str, Any]) -> Columns:
+    return Columns(store_columns(columns))
+
+
 @given(st.lists(st.text(), max_size=20), st.sampled_from(["?", "i1", "i8", "u8", "f2", "f8"]))
 def test_round_trip(texts: list[str], dtype: str) -> None:
     numbers = np.arange(len(texts)).astype(dtype)
-    columns = Columns({"number": numbers, "path": strings(texts), "again": strings(texts[::-1])})
+    columns = stored({"number": numbers, "path": strings(texts), "again": strings(texts[::-1])})
     again = pickle.loads(pickle.dumps(columns))
     for given_columns in (columns, again):
         assert len(given_columns) == len(texts)
@@ -41,32 +46,32 @@ def test_round_trip(texts: list[str], dtype: str) -> None:
 
 @given(hnp.arrays(hnp.integer_dtypes() | hnp.floating_dtypes(endianness="<"), (3,)))
 def test_numbers_come_back(numbers: NDArray[Any]) -> None:
-    columns = Columns({"path": strings(list("abc")), "number": numbers})
+    columns = stored({"path": strings(list("abc")), "number": numbers})
     np.testing.assert_array_equal(columns.array("number"), numbers, strict=True)
     assert columns.array("number").flags.aligned
 
 
 def test_numbers_that_are_not_contiguous() -> None:
     numbers = np.arange(12).reshape(6, 2)[::2, 1]
-    columns = Columns({"path": strings(list("abc")), "number": numbers})
+    columns = stored({"path": strings(list("abc")), "number": numbers})
     assert columns.array("number").tolist() == [1, 5, 9]
 
 
 def test_columns_are_read_only() -> None:
-    columns = Columns({"path": strings(list("abc")), "number": np.arange(3)})
+    columns = stored({"path": strings(list("abc")), "number": np.arange(3)})
     with pytest.raises(ValueError, match="read-only"):
         columns.array("number")[0] = 7
 
 
 def test_rows() -> None:
-    columns = Columns({"path": strings(["/a.fits", "/é ü/💥.fits"]), "hdu": np.array([-1, 2])})
+    columns = stored({"path": strings(["/a.fits", "/é ü/💥.fits"]), "hdu": np.array([-1, 2])})
     assert columns.row(0) == Row(0, "/a.fits", None)
     assert columns.row(1) == Row(1, "/é ü/💥.fits", 2)
-    assert Columns({"path": strings(["/a"])}).row(0) == Row(0, "/a", None)
+    assert stored({"path": strings(["/a"])}).row(0) == Row(0, "/a", None)
 
 
 def test_parts() -> None:
-    columns = Columns(
+    columns = stored(
         {
             "path": strings(["/a", "/b"]),
             "path_x": strings(["/a", ""]),
@@ -83,7 +88,7 @@ def test_parts() -> None:
 
 
 def test_rows_that_are_not_there() -> None:
-    columns = Columns({"path": strings(["/a", "/b"]), "number": np.arange(2)})
+    columns = stored({"path": strings(["/a", "/b"]), "number": np.arange(2)})
     for row in (-1, 2):
         for look in (columns.row, lambda row: columns.value("number", row)):
             with pytest.raises(IndexError, match=rf"\[0, 2\), got {row}"):
@@ -95,7 +100,7 @@ def test_rows_that_are_not_there() -> None:
 
 
 def test_another_process_reads_while_the_owner_lives(fresh_python: Callable[..., bytes]) -> None:
-    columns = Columns({"path": strings(["/a", "/é"]), "hdu": np.array([0, -1])})
+    columns = stored({"path": strings(["/a", "/é"]), "hdu": np.array([0, -1])})
     code = (
         "import pickle, sys; columns = pickle.load(sys.stdin.buffer)\n"
         "again = pickle.loads(pickle.dumps(columns))\n"
@@ -110,7 +115,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     gc.collect()  # what other tests have left
     open_files = len(os.listdir("/proc/self/fd"))
-    columns = Columns({"path": strings(["/a"])})
+    columns = stored({"path": strings(["/a"])})
     assert columns.text("path", 0) == "/a"
     assert list(tmp_path.iterdir()) == []
     del columns

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from astropy.io import fits
 from astropy.io.fits.hdu.compressed import _codecs
@@ -23,7 +22,6 @@ from servers.weed import OPEN, Weed
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.reader import FitsReader
-from readers.index.columns import Columns
 from readers.index.table import Index
 from readers.places.failures import ChangedError, NoAnswerError, StorageError
 from readers.places.opener import Places
@@ -167,7 +165,7 @@ class _Silent:
 def test_no_neighbour_is_asked_for_where_nobody_answers() -> None:
     paths = [f"s3://bucket/{number:03}" for number in range(100)]
     source = Source(
-        columns=Columns({"path": pa.array(paths, pa.large_string())}),
+        columns=Index.from_paths(paths).columns(),
         reader=_Silent(),  # type: ignore[arg-type]
         schedule=Schedule(num_rows=100, shard=Shard(0, 1), batch_size=4, tail="partial"),
         order=Order(100, 0, False),
