@@ -3,13 +3,13 @@
 `DiskCache` (disk.py) is what places use; the other modules are its parts. A folder holds:
 
 ``CACHEDIR.TAG``
-    The mark of a cache; a folder with other files and without it is rejected (room.py).
+    Marks the folder as a cache; a folder with files but without this one is rejected (room.py).
 ``locks``
-    Empty; ranges of it are locked, each for some bytes of one object (locks.py).
+    Empty; ranges of it are locked, each for a range of one object (locks.py).
 ``usage-{boot}``
-    Bytes that the files of each of the 256 folders take (room.py).
+    Bytes that the files in each of the 256 folders take (room.py).
 ``{2 digits of a hash}/{the other 22}``
-    Blocks of one cell, 1 MiB of one object, with their checksums (cells.py).
+    Blocks of one cell, which is 1 MiB of one object, with their checksums (cells.py).
 
 Only hashes of URLs and ETags are stored, beside the bytes themselves.
 """

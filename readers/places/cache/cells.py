@@ -1,13 +1,13 @@
-"""Cells: 1 MiB of an object each, with a file for those of its blocks that were stored.
+"""Cells: parts of 1 MiB of an object. Each has a file with those of its blocks that were stored.
 
-A file begins with the start of the machine in which it was made, and a table: for each block of the
-cell its slot, counted from 1, and a CRC-32; both are 0 while it is missing. The slots follow, of
-4 KiB each, in the order in which blocks were stored. So the length of a file is what it takes on
-disk: the holes of a sparse file are not counted alike by all file systems.
+A file begins with an id of the machine's start during which it was made, and a table: for each
+block of the cell its slot, counted from 1, and a CRC-32; both are 0 for missing blocks. Slots of
+4 KiB follow, in the order in which blocks were stored. The files are not sparse, because file
+systems count holes in different ways; so the length of a file is its size on disk.
 
-Blocks enter the table once their bytes are written, so that those of a process that was killed are
-missing. Since the machine was started, the system's page cache has both. What was stored before may
-be spoilt by a power cut: then each read compares the CRCs.
+Blocks are entered into the table after their bytes were written, so blocks of a process that was
+killed are missing. A power cut may damage files that were made before it: if the machine has been
+started again since, each read compares the CRCs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -30,14 +31,14 @@ BLOCK = 4 << 10
 """Missing bytes are widened to whole blocks: five rows of tiles of a window of 450 kB grow by 4 %,
 where blocks of 64 KiB would make it 70 %."""
 CELL = 1 << 20
-"""Cells are evicted whole. Larger ones have more bytes in them that are not read again, beside some
-that are, as the header of a frame."""
+"""Cells are evicted whole. In larger ones more bytes that are not read again would stay beside some
+that are, such as the header of a frame."""
 _ENTRY = np.dtype([("slot", "<u4"), ("crc", "<u4")])
 _TOUCH_S = 60
-"""Seconds between two notes that a file was used: each is a write to its inode."""
+"""Seconds between two updates of a file's time of use: each is a write to its inode."""
 
 Piece: TypeAlias = tuple[int, memoryview]
-"""Position of bytes in an object, and a buffer that has them or is to be filled with them."""
+"""Position of bytes in an object, and a buffer with these bytes, or for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Cell:
 
     @property
     def table_bytes(self) -> int:
-        """Length of what is before the first slot in its file."""
+        """Bytes before the first slot in its file."""
         return (1 + -(-self.nbytes // BLOCK)) * _ENTRY.itemsize
 
     def read(self, folder: str, boot: bytes, start: int, buffer: memoryview) -> list[Piece]:
@@ -112,7 +113,7 @@ class Cell:
             done += os.pwrite(file, data[done:], self._position(slot) + done)
 
     def enter(self, file: int, slot: int, start: int, data: memoryview) -> None:
-        """Enter blocks into the table, that were written."""
+        """Enter blocks that were written into the table."""
         crcs = _crcs(b"", data, b"")
         entries = np.empty(len(crcs), _ENTRY)
         entries["slot"], entries["crc"] = range(slot, slot + len(crcs)), crcs
@@ -123,7 +124,7 @@ class Cell:
 
 
 def boot_id() -> bytes:
-    """Return what distinguishes this start of the machine; where that is unknown, this process."""
+    """Return an id of this start of the machine, or if that is unknown, of this process."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return uuid.UUID(file.read().strip()).bytes[:8]
@@ -137,26 +138,31 @@ def cells(key: str, size: int, start: int, stop: int) -> Iterator[tuple[Cell, in
     Parameters
     ----------
     key : str
-        What distinguishes the object from all others, e.g. URL and ETag.
+        Identifies the object and its version: URL and ETag.
     size : int
         Length of the object.
     start, stop : int
         The range.
     """
     while start < stop:
-        number = start // CELL
-        first = number * CELL
-        end = min(stop, first + CELL)
-        text = f"{key}\0{size}\0{number}".encode("utf-8", "surrogatepass")
-        name = hashlib.blake2b(text, digest_size=12).hexdigest()
-        yield Cell(f"{name[:2]}/{name[2:]}", first, min(CELL, size - first)), start, end
+        cell = _cell(key, size, start // CELL)
+        end = min(stop, cell.start + cell.nbytes)
+        yield cell, start, end
         start = end
+
+
+@lru_cache(maxsize=64)
+def _cell(key: str, size: int, number: int) -> Cell:
+    text = f"{key}\0{size}\0{number}".encode("utf-8", "surrogatepass")
+    name = hashlib.blake2b(text, digest_size=12).hexdigest()
+    start = number * CELL
+    return Cell(f"{name[:2]}/{name[2:]}", start, min(CELL, size - start))
 
 
 def was_used_again(status: os.stat_result) -> bool:
     """Return whether the file of a cell was read later than it was made.
 
-    Its time of modification says when it was made or read last; that of access, when it was made.
+    Its time of modification is that of its last use, and its time of access that of its creation.
     """
     return status.st_mtime - status.st_atime > _TOUCH_S / 2
 
@@ -168,9 +174,9 @@ def _note_use(file: int) -> None:
 
 
 def _runs(slots: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of blocks that are all missing, or in slots that follow each other.
+    """Yield runs of blocks: missing ones, or blocks in consecutive slots.
 
-    Each has its first block, its end, and its first slot: 0 if they are missing.
+    A run is its first block, its end, and its first slot, which is 0 for missing blocks.
     """
     before, after = slots[:-1], slots[1:]
     ends = np.flatnonzero(after - before != (before != 0)) + 1
@@ -179,9 +185,9 @@ def _runs(slots: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
 
 
 def _crcs(head: bytes | bytearray, part: memoryview, tail: bytes | bytearray) -> list[int]:
-    """Return the CRC-32 of each block of bytes in three pieces; the first begins a block.
+    """Return the CRC-32 of each block of bytes that come in three pieces.
 
-    The first and the last piece are shorter than a block.
+    Head and tail are shorter than a block.
     """
     inner = range(BLOCK - len(head), len(part), BLOCK)
     found = [crc32(part[: inner.start], crc32(head))]

@@ -1,4 +1,4 @@
-"""DiskCache: reads ranges of objects from local disk, and fetches what is not there."""
+"""DiskCache: reads ranges of objects from local disk, and fetches and stores missing ones."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Fetch: TypeAlias = "Callable[[list[tuple[int, int]]], Sequence[ReadableBuffer]]"
 """Gets ranges of an object, (start, stop): their bytes, in the same order."""
 
 LEAST = 4 << 20
-"""Bytes that a cache has at least."""
+"""Smallest size of a cache, in bytes."""
 _PATIENCE_S = 60
-"""Seconds to wait for another's request for the same bytes, which is then made twice."""
+"""Seconds to wait for another process or thread that requests the same bytes."""
 _PAUSE_S = 60
 """Seconds without storing, after the disk was full or has failed."""
 
@@ -37,19 +37,19 @@ _PAUSE_S = 60
 class DiskCache:
     """Cache of byte ranges in a folder of a local disk, for all processes of a machine.
 
-    It returns exactly the bytes that `fetch` returned. No byte is fetched twice while another
-    thread or process fetches it, and it has room. Where the disk is full, cannot be written or has
-    no locks, bytes are fetched without it, after one warning in the log. A folder that is deleted
-    is made again. It is used by any number of threads. A pickle holds its settings; all its copies
-    in a process are one.
+    It returns exactly the bytes that `fetch` returned. If several threads and processes need the
+    same bytes, one of them fetches and the others wait. If the disk is full, cannot be written or
+    has no locks, bytes are fetched without the cache, after one warning in the log. A folder that
+    is deleted is made again. Any number of threads may use it. A pickle holds only settings; all
+    unpickled copies in a process are one object.
 
     Parameters
     ----------
     folder : str
-        Folder for it alone, made with mode 0700 if it is missing.
+        Folder with nothing else in it; created with mode 0700 if it is missing.
     nbytes : int
         Bytes that it may take on disk, over all processes; folders and inodes are not counted.
-        Where it is full, files are removed by the rule of `room.to_evict`.
+        When it is full, files are removed in the order of `room.to_evict`.
 
     Raises
     ------
@@ -76,26 +76,26 @@ class DiskCache:
         return _of_this_process, (self.folder, self.nbytes)
 
     def fill(self, key: str, size: int, pieces: Sequence[Piece], fetch: Fetch) -> None:
-        """Fill buffers of bytes, each from its own position; what is missing is fetched at once.
+        """Fill buffers, each from its own position; all missing bytes are fetched at once.
 
         Parameters
         ----------
         key : str
-            What distinguishes the object, and its version, from all others: URL and ETag.
+            Identifies the object and its version: URL and ETag.
         size : int
             Length of the object.
         pieces : sequence of tuple
             Positions and buffers.
         fetch : callable
-            ``fetch([(start, stop), ...])`` returns the bytes of ranges of the object; what it
-            raises is raised. The ranges are whole blocks of 4 KiB, up to the end of the object.
+            ``fetch([(start, stop), ...])`` returns the bytes of ranges of the object: whole blocks
+            of 4 KiB, up to the end of the object. Its exceptions are not caught.
 
         Raises
         ------
         ValueError
             If the object is too short.
         OSError
-            If `fetch` gives fewer or more bytes than it is asked for.
+            If `fetch` returns fewer or more bytes than requested.
         """
         for start, buffer in pieces:
             if start + len(buffer) > size:
@@ -127,11 +127,11 @@ class DiskCache:
 
     @contextmanager
     def _alone(self, key: str, gaps: Sequence[Piece]) -> Iterator[None]:
-        """Keep others from fetching the blocks between the first gap and the last."""
+        """Lock the blocks from the first gap to the last, so that nobody else fetches them."""
         start = min(first for first, _ in gaps) // BLOCK * BLOCK
         stop = -(-max(first + len(part) for first, part in gaps) // BLOCK) * BLOCK
         text = key.encode("utf-8", "surrogatepass")
-        # Each object has a range of locks of its own, but for chance.
+        # Each object has its own range of locks; a collision of hashes would only cost waiting.
         base = 1 + (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 2)
         with ExitStack() as stack:
             try:
@@ -142,15 +142,17 @@ class DiskCache:
             yield
 
     def _fetch(self, key: str, size: int, gaps: Sequence[Piece], fetch: Fetch) -> None:
-        """Fill gaps with bytes that are fetched, and store these."""
+        """Fetch the bytes of gaps, and store them."""
         found = _fetched(fetch, _whole_blocks(gaps, size))
         _copy(found, gaps)
         if time.monotonic() < self._stores_from_s:
             return
         try:
-            for start, data in found:
-                for cell, first, end in cells(key, size, start, start + len(data)):
-                    self._room.put(cell, first, data[first - start : end - start])
+            self._room.put(
+                (cell, first, data[first - start : end - start])
+                for start, data in found
+                for cell, first, end in cells(key, size, start, start + len(data))
+            )
         except OSError as error:
             self._stores_from_s = time.monotonic() + _PAUSE_S
             self._warn(error)
@@ -170,12 +172,12 @@ class DiskCache:
 
 @functools.cache
 def _of_this_process(folder: str, nbytes: int) -> DiskCache:
-    """Return the cache that a process has in place of all copies of one that it was sent."""
+    """Return the one cache with these settings in this process, for all unpickled copies."""
     return DiskCache(folder, nbytes)
 
 
 def _whole_blocks(gaps: Iterable[Piece], size: int) -> list[tuple[int, int]]:
-    """Return the ranges of whole blocks of an object that hold the gaps, sorted and apart."""
+    """Return the ranges of whole blocks that contain the gaps, sorted and disjoint."""
     runs: list[tuple[int, int]] = []
     for start, stop in sorted((start, start + len(part)) for start, part in gaps):
         first, end = start // BLOCK * BLOCK, min(-(-stop // BLOCK) * BLOCK, size)

@@ -1,10 +1,10 @@
-"""The folder of a cache, and the room in it: bytes are counted over all processes, and evicted.
+"""The folder of a cache: its bytes are counted over all processes, and evicted.
 
-A file has a counter for each of 256 folders, the bytes that its files take. It is changed under a
-lock, in which a file gets the length that it will have. So to list a folder is to know what its
-files take, also those that are being written. Where there is no room, folders are listed in turn,
-which corrects their counters, and some of their files are removed. After a restart of the machine
-all is counted again.
+A file has a counter for each of 256 folders: the bytes that the files in it take. Counters change
+under a lock, and under the same lock files get their new lengths before they are written. So the
+lengths of the files in a folder include what is being written. When the cache is full, folders are
+listed in turn, which corrects their counters, and some of their files are removed. After a restart
+of the machine everything is counted again.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import os
 import re
 import time
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from readers.cache.locks import locked
-from readers.places.cache.cells import BLOCK, Cell, was_used_again
+from readers.places.cache.cells import BLOCK, Cell, Piece, was_used_again
 
 LOCKS = "locks"
 _MARK = "CACHEDIR.TAG"
@@ -30,11 +30,11 @@ _TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 _FOLDERS = 256
 _NAME = re.compile(r"[0-9a-f]{22}")
 _SAMPLE = 4096
-"""Files that are compared at least before some are evicted, if there are as many."""
+"""Least number of files to compare before some are evicted, if there are as many."""
 _RECENT_NS = 60 * 10**9
-"""A file that was used since is evicted last: it may be one that was read ahead."""
+"""Files that were used within this time are evicted last: they may have been read ahead."""
 _PATIENCE_S = 10
-"""Seconds to wait for another process that stores something: only to count all takes as long."""
+"""Seconds to wait for another process that stores something. Only counting all takes this long."""
 
 
 class Listed(NamedTuple):
@@ -81,7 +81,7 @@ def prepare(folder: str) -> None:
 
 
 class Room:
-    """Bytes of a cache that are used, and that are free.
+    """Counts and makes room in the folder of a cache, and stores blocks there.
 
     Parameters
     ----------
@@ -90,88 +90,89 @@ class Room:
     nbytes : int
         Bytes that its files may take, each rounded up to 4 KiB.
     boot : bytes
-        What distinguishes this start of the machine.
+        Identifies this start of the machine.
     """
 
     def __init__(self, folder: str, nbytes: int, boot: bytes) -> None:
         self._folder, self._nbytes, self._boot = folder, nbytes, boot
         self._usage = f"{folder}/usage-{boot.hex()}"
 
-    def put(self, cell: Cell, start: int, data: memoryview) -> None:
-        """Store whole blocks of a cell, if there is room for them.
+    def put(self, blocks: Iterable[tuple[Cell, int, memoryview]]) -> None:
+        """Store whole blocks of cells, as far as there is room for them.
+
+        Parameters
+        ----------
+        blocks : iterable of tuple
+            Cell, position of the first byte in the object, and bytes.
 
         Raises
         ------
         OSError
             If they cannot be written, e.g. because the disk is full.
         """
-        most = cell.table_bytes + len(data) + 2 * BLOCK  # with what is rounded up
-        with self._counted() as used:
-            if sum(used) + most > self._nbytes and not self._make_room(used, most):
-                self._write(used)
-                return
-            file = _opened(f"{self._folder}/{cell.name}")
-            try:
-                status = os.fstat(file)
-                if is_new := status.st_size < cell.table_bytes:
-                    os.ftruncate(file, 0)  # if it was cut off, its slots are used again
-                begin = cell.table_bytes if is_new else status.st_size
-                slot = 1 + -((cell.table_bytes - begin) // BLOCK)
-                end = cell.table_bytes + (slot - 1) * BLOCK + len(data)
-                self._resize(used, cell, file, end)
-                if is_new:
-                    os.pwrite(file, self._boot, 0)
-            except BaseException:
-                os.close(file)
-                raise
-        try:
-            try:
-                cell.write(file, slot, data)
-            except BaseException:
-                self._give_back(cell, file, begin, end)
-                raise
-            cell.enter(file, slot, start, data)
-            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # it was not read
-        finally:
-            os.close(file)
+        pieces: dict[Cell, list[Piece]] = {}
+        for cell, start, data in blocks:
+            pieces.setdefault(cell, []).append((start, data))
+        while (needed := sum(_most(*each) for each in pieces.items())) > self._nbytes:
+            pieces.popitem()
+        with ExitStack() as files:
+            with self._counted() as (used, counters):
+                if sum(used) + needed > self._nbytes and not self._make_room(used, needed):
+                    os.pwrite(counters, used, 0)
+                    return
+                new = [self._slots(files, *each) for each in pieces.items()]
+                _resize(used, counters, [(one, one.end) for one in new])
+            for number, one in enumerate(new):
+                try:
+                    self._fill(one)
+                except BaseException:
+                    self._give_back(new[number:])
+                    raise
 
-    def _give_back(self, cell: Cell, file: int, begin: int, end: int) -> None:
-        """Cut off slots that were not written, unless there are others after them."""
-        with suppress(OSError), self._counted() as used:
-            status = os.fstat(file)
-            if status.st_nlink and status.st_size == end:
-                self._resize(used, cell, file, begin)
+    def _slots(self, files: ExitStack, cell: Cell, pieces: list[Piece]) -> _Slots:
+        """Open the file of a cell, and return its next slots."""
+        file = _opened(f"{self._folder}/{cell.name}")
+        files.callback(os.close, file)
+        status = os.fstat(file)
+        if 0 < status.st_size < cell.table_bytes:  # it was cut off
+            os.ftruncate(file, 0)
+        before = -(-max(0, status.st_size - cell.table_bytes) // BLOCK)
+        return _Slots(cell, file, status, before, pieces)
+
+    def _fill(self, new: _Slots) -> None:
+        if not new.before:
+            os.pwrite(new.file, self._boot, 0)
+        slot = new.before + 1
+        for start, data in new.pieces:
+            new.cell.write(new.file, slot, data)
+            new.cell.enter(new.file, slot, start, data)
+            slot += -(-len(data) // BLOCK)
+        os.utime(new.file, ns=(new.status.st_atime_ns, new.status.st_mtime_ns))  # it was not read
+
+    def _give_back(self, new: Sequence[_Slots]) -> None:
+        """Cut off slots that were not filled, unless there are others after them."""
+        with suppress(OSError), self._counted() as (used, counters):
+            now = [(one, os.fstat(one.file)) for one in new]
+            last = [one for one, found in now if found.st_nlink and found.st_size == one.end]
+            _resize(used, counters, [(one, one.begin) for one in last])
 
     @contextmanager
-    def _counted(self) -> Iterator[array[int]]:
-        """Lock the counters, and yield them."""
+    def _counted(self) -> Iterator[tuple[array[int], int]]:
+        """Lock the counters; yield them, and the file to write them to."""
         with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S):
-            yield self._read()
+            file = os.open(self._usage, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                content = os.pread(file, 8 * _FOLDERS + 1, 0)
+                yield array("q", content if len(content) == 8 * _FOLDERS else self._count()), file
+            finally:
+                os.close(file)
 
-    def _resize(self, used: array[int], cell: Cell, file: int, nbytes: int) -> None:
-        used[int(cell.name[:2], 16)] += _on_disk(nbytes) - _on_disk(os.fstat(file).st_size)
-        self._write(used)  # before the bytes are taken: never less than there are
-        os.ftruncate(file, nbytes)
-
-    def _read(self) -> array[int]:
-        used = array("q")
-        try:
-            with open(self._usage, "rb") as file:
-                used.frombytes(file.read())
-        except (FileNotFoundError, ValueError):
-            used = array("q")
-        if len(used) != _FOLDERS:
-            used = array("q", (sum(one.nbytes for one in self._listed(n)) for n in range(_FOLDERS)))
-            for path in Path(self._folder).glob("usage-*"):
+    def _count(self) -> list[int]:
+        """Return the bytes that the files of each folder take, and forget other counts."""
+        for path in Path(self._folder).glob("usage-*"):
+            if str(path) != self._usage:
                 path.unlink()
-        return used
-
-    def _write(self, used: array[int]) -> None:
-        file = os.open(self._usage, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(file, used.tobytes(), 0)
-        finally:
-            os.close(file)
+        return [sum(one.nbytes for one in self._listed(n)) for n in range(_FOLDERS)]
 
     def _listed(self, folder: int) -> list[Listed]:
         """List the files of a folder."""
@@ -214,13 +215,36 @@ class Room:
             excess -= one.nbytes
 
 
+class _Slots(NamedTuple):
+    """New slots at the end of the file of a cell."""
+
+    cell: Cell
+    file: int
+    status: os.stat_result
+    """Of the file without them."""
+    before: int
+    """Number of slots before them."""
+    pieces: list[Piece]
+    """Content, whole blocks."""
+
+    @property
+    def begin(self) -> int:
+        """First byte in the file."""
+        return self.cell.table_bytes + self.before * BLOCK
+
+    @property
+    def end(self) -> int:
+        """End in the file."""
+        return self.begin + sum(len(data) for _, data in self.pieces)
+
+
 def to_evict(sample: list[Listed]) -> list[Listed]:
     """Return files in the order of eviction.
 
-    An epoch uses each row once, so what was used last is needed last. Hence nine bytes in ten are
-    of the newest files that were never read again. Where the cache holds half of the rows, 43 % of
-    reads are hits, and 14 % if the least recently used files are removed. One byte in ten is of
-    these all the same, so that archives that are not used any more give way.
+    An epoch uses each row once, so what was used last is needed last. Therefore nine bytes in ten
+    are taken from the newest files that were never read again. With a cache that holds half of the
+    rows, 43 % of reads are hits, compared with 14 % if the least recently used files are removed.
+    One byte in ten is taken from these, so that archives that are no longer used make room.
     """
     oldest = sorted(sample)
     recent_ns = time.time_ns() - _RECENT_NS
@@ -238,13 +262,27 @@ def to_evict(sample: list[Listed]) -> list[Listed]:
 
 
 def _opened(path: str) -> int:
-    """Open the file of a cell, which is made if it is missing."""
+    """Open the file of a cell, and create it if it is missing."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
         os.mkdir(os.path.dirname(path), 0o700)
         return os.open(path, flags, 0o600)
+
+
+def _most(cell: Cell, pieces: Iterable[Piece]) -> int:
+    """Return the most bytes that storing pieces of a cell may take, rounded up."""
+    return cell.table_bytes + sum(len(data) for _, data in pieces) + 2 * BLOCK
+
+
+def _resize(used: array[int], counters: int, lengths: Sequence[tuple[_Slots, int]]) -> None:
+    """Set the lengths of files, after their bytes were counted: never less than there are."""
+    for one, nbytes in lengths:
+        used[int(one.cell.name[:2], 16)] += _on_disk(nbytes) - _on_disk(os.fstat(one.file).st_size)
+    os.pwrite(counters, used, 0)
+    for one, nbytes in lengths:
+        os.ftruncate(one.file, nbytes)
 
 
 def _on_disk(nbytes: int) -> int:
