@@ -36,42 +36,43 @@ _PACKED = {
     b"\x1f\x9d": "compress",
 }
 _SIMPLE = re.compile(rb"SIMPLE\s*=\s*[TF]")
-"""Begin of a FITS file, also one that does not keep to the standard's columns."""
+"""Start of a FITS file, also of one that deviates from the columns of the standard."""
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
 _WHOLE_BYTES = 1 << 20
-"""Size of a file below which another request takes longer than to fetch all of it."""
+"""Largest file that is fetched whole, as this is faster than another request."""
 Expected = Callable[[Hashable | None], Sequence[tuple[int, int]]]
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
 
 def whole_if_small(nbytes: int | None) -> Expected | None:
-    """Return the whole of a file as what will be read, if its length is known and not large."""
+    """Return the whole file as the range to read, if its length is known and small."""
     return None if nbytes is None or nbytes > _WHOLE_BYTES else lambda _: [(0, nbytes)]
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped. One HDU after the other can be read.
+    """An open FITS file, plain or gzipped, whose HDUs are read one after the other.
 
     Parameters
     ----------
     place : Place
-        Where its bytes are. It is opened here, and closed with the file.
+        Its bytes. The place is opened here, and closed with the file.
     expected : callable, optional
-        Takes the stamp of the place, and returns ranges that will be read, to fetch them at once.
+        Function of the place's stamp that returns the ranges to read, so that one request fetches
+        them all.
 
     Raises
     ------
     OSError
         If it cannot be opened.
     ValueError
-        If it is packed by another program than gzip.
+        If it is compressed by a program other than gzip.
     """
 
     wanted: HduName | None = None
-    """The HDU that is read; None for the first image."""
+    """HDU to read; None for the first image."""
     header_bytes: int = 0
-    """Bytes of headers that were read to describe images."""
+    """Bytes of the headers that were read."""
 
     def __init__(self, place: Place, expected: Expected | None = None) -> None:
         self._unpacked: UnpackedFits | None = None
@@ -113,12 +114,12 @@ class FitsFile:
 
     @property
     def place(self) -> Place:
-        """The bytes of the FITS file; of a gzipped one it holds only headers before `need`."""
+        """Bytes of the FITS file. Of a gzipped file only headers are there before `need`."""
         return self._stored if self._unpacked is None else self._unpacked.place
 
     @property
     def stamp(self) -> Hashable | None:
-        """The stamp of the file; None if it is gzipped, as it must be unpacked again anyway."""
+        """Stamp of the file; None if it is gzipped, because each read unpacks it again."""
         return self._stamp if self._unpacked is None else None
 
     @classmethod
@@ -133,7 +134,7 @@ class FitsFile:
     ) -> Iterator[FitsFile]:
         """Open a file to read one HDU.
 
-        A gzipped one is unpacked up to its headers at first; with `every`, those of all HDUs.
+        A gzipped file is first unpacked up to the header of this HDU, or with `every` of the last.
         """
         with cls(place, expected) as file:
             file.wanted = wanted
@@ -142,9 +143,9 @@ class FitsFile:
             yield file
 
     def each(self, wanted: Sequence[HduName | None]) -> Iterator[list[int]]:
-        """Turn to one HDU after the other; yield the places in `wanted` of those that it is.
+        """Select one HDU after the other; yield the indices in `wanted` that name it.
 
-        Those of a gzipped file come in the order of the file, which is unpacked once.
+        HDUs of a gzipped file come in the order of the file, so that it is unpacked once.
         """
         left = list(range(len(wanted)))
         while self._unpacked is not None and left and (found := self._unpacked.next_hdu()):
@@ -158,7 +159,7 @@ class FitsFile:
             yield [place]
 
     def header(self) -> FoundHdu | None:
-        """Read the header of the image; None if astropy must read it, or raise the error."""
+        """Read the header of the image; None if it is for astropy to read, or to reject."""
         try:
             found = HeaderReader(self.place, self.stamp).find(self.wanted)
         except NeedsAstropy:
@@ -192,9 +193,9 @@ class FitsFile:
             self._unpacked.keep(start, stop)
 
     def input_bytes(self, read: int) -> int:
-        """Return the bytes read from disk, given how many data were read of the unpacked file.
+        """Return the bytes read from disk, from the number of data bytes of the unpacked file.
 
-        Headers, and what astropy read, need not be given.
+        Headers, and bytes that astropy has read, are counted here.
         """
         if self._unpacked is not None:
             return self._unpacked.input_bytes
@@ -204,8 +205,8 @@ class FitsFile:
     def by_astropy(self, extension: int = 0, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
         """Open the file with astropy; yield the HDUs, and the number of the wanted one.
 
-        Given the first byte of an `extension`, only that one is opened, after an empty primary
-        HDU: astropy takes some ms for each HDU that comes before it.
+        With `extension`, the first byte of an HDU, astropy sees an empty primary HDU and this one:
+        it takes some ms for each HDU that it parses.
         """
         if not extension:
             _check_counts(self.place)
@@ -235,7 +236,7 @@ def _empty_primary() -> bytes:
 
 @lru_cache(maxsize=4096)
 def _known_plain(stamp: Hashable) -> list[bool]:
-    """Return a list that is not empty if the file of this stamp is not packed."""
+    """Return a list that is not empty if the file of this stamp is known not to be packed."""
     del stamp
     return []
 
@@ -270,8 +271,8 @@ def open_image(
 ) -> Iterator[tuple[fits.HDUList, int]]:
     """Open a file with astropy for its headers; exceptions inside become a ReadError.
 
-    Yield the HDUs, and the number of the one that holds the image: `wanted`, or the first one that
-    does. A gzipped file has no data here, and no HDUs after that one.
+    Yield the HDUs, and the number of the HDU with the image: `wanted`, or the first with an image.
+    Of a gzipped file only the headers up to this HDU are there.
     """
     with (
         read_errors(place.name, wanted, row) as where,
@@ -318,7 +319,7 @@ def _check_counts(place: Place) -> None:
 
 
 def _lacks_end(place: Place) -> bool:
-    """Return whether the file ends in a header, which astropy does not say by a type of error."""
+    """Return whether the file ends inside a header: astropy's errors have no type for this."""
     headers, at, number = HeaderReader(place), 0, 0
     while at < place.nbytes:
         if not (text := headers.read(at)):

@@ -1,7 +1,7 @@
 """Gzipped FITS files: inflated by Intel's isal, several times as fast as by zlib (RFC 1952).
 
-They are unpacked once, in order, and only as far as needed. Headers are kept, and the part of the
-data that is read: not the data of other HDUs, nor the rows before a window.
+They are unpacked once, in order, and only as far as needed. Headers are kept, and the data to read,
+but not the data of other HDUs or the rows before a window.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_RATIO = 1032
 
 _PACKED_CHUNK = 1 << 18
 _CHUNK = 1 << 20
-"""Bytes that are read, and unpacked, at a time."""
+"""Bytes that are read and unpacked at a time."""
 _GZIP = 31
 """Value of ``wbits`` for data with the header and checksum of gzip."""
 
@@ -105,7 +105,7 @@ def _damaged(error: Exception) -> ValueError:
 
 
 class UnpackedPlace:
-    """The bytes that were kept, at their positions in the file; all others read as zeros."""
+    """Bytes that were kept, at their positions in the file. All others read as zeros."""
 
     __slots__ = ("_parts", "_starts", "name", "nbytes")
     stamp: Hashable | None = None
@@ -124,7 +124,7 @@ class UnpackedPlace:
         self._parts.clear()
 
     def keep(self, start: int, part: bytes) -> None:
-        """Keep bytes that begin at `start`, after all that were kept before."""
+        """Keep bytes that begin at `start`; each call must be further on in the file."""
         self._starts.append(start)
         self._parts.append(part)
 
@@ -164,7 +164,7 @@ class UnpackedPlace:
 
 
 class UnpackedFits:
-    """The headers of a gzipped FITS file up to an image's, and the part of its data to keep.
+    """Headers of a gzipped FITS file up to that of an image, and the part of its data to keep.
 
     The `packed` place must stay open. At first nothing is unpacked: call `find` or `next_hdu`.
     """

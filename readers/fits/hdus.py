@@ -1,7 +1,7 @@
-"""Find the HDUs of a file, and keep where they are for the latest files.
+"""Find the HDUs of a file, and keep their positions for the latest files.
 
-To reach an HDU astropy parses all headers before it. Here each header is read once. What our parser
-leaves to astropy, and HDUs that astropy has opened, are chosen here, too, with the errors.
+To reach an HDU, astropy parses all headers before it; here each header is read once. This module
+also chooses among the HDUs that astropy has opened, if our parser could not read the file.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from readers.fits.headers import (
 from readers.places.contract import Place
 
 MOST_BLOCKS = 2048
-"""Blocks of the longest header that is read: 73,728 cards."""
+"""Most blocks of a header: 73,728 cards."""
 _READ = 8 * BLOCK
-"""Bytes to read for a header at first; more only if they do not hold all of it."""
+"""Bytes to read first for a header; more if it is longer."""
 _MOST_AHEAD = 1 << 20
 """Bytes to read at once of headers that follow each other closely."""
 _ODD_END = re.compile(rb"(?s)(?:.{80})*?END[^A-Z0-9_-]")
-"""An END card with other bytes after it, which astropy takes, too."""
+"""An END card with other bytes after it, which astropy accepts."""
 _KNOWN_FILES = 256
 _MOST_HDUS = 1 << 19
-"""Headers that are read before all known HDUs are forgotten; each takes some 300 bytes."""
+"""Headers to keep, some 300 bytes each. When there are more, all are forgotten."""
 _LISTED = 8
 """HDUs that an error names."""
 
@@ -70,12 +70,12 @@ class FoundHdu:
         return self.cards.storage_keywords()
 
     def header(self, keys: Collection[str]) -> fits.Header:
-        """Return the given keywords, in capitals, and `keywords`; each takes time to parse."""
+        """Return these keywords, in capitals, beside `keywords`. Each takes time to parse."""
         return self.cards.selected(keys)
 
 
 class _Layout:
-    """The known HDUs of a file, from the first on. Several threads may add the same one."""
+    """Known HDUs of a file, from the first on. Several threads may add the same HDU."""
 
     def __init__(self) -> None:
         self.hdus: dict[int, HduExtent] = {}
@@ -100,14 +100,14 @@ class _Layout:
 
 
 class HeaderReader:
-    """Reads headers of a file; those that are close together in one go.
+    """Reads headers of a file; headers that are close together are read at once.
 
     Parameters
     ----------
     place : Place
         The open file.
     stamp : hashable, optional
-        Its stamp: what is found of a file that has one is kept.
+        Its stamp. With a stamp, the HDUs that are found are kept for the next reader of the file.
     """
 
     def __init__(self, place: Place, stamp: Hashable | None = None) -> None:
@@ -156,7 +156,7 @@ class HeaderReader:
         return number, found if found is not None and found.number == number else None
 
     def hdu(self, start: int, number: int) -> FoundHdu:
-        """Return an HDU by the first byte of its header. `check_end` says if all is there.
+        """Return an HDU by the first byte of its header; call `check_end` before reading its data.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class HeaderReader:
         return Cards(text)
 
     def read(self, start: int) -> bytes:
-        """Return the text of a header; empty if its END is missing where the file ends, or odd.
+        """Return the text of a header; empty if the file ends before END, or END is unusual.
 
         Raises
         ------
@@ -310,7 +310,7 @@ def _listed(names: Mapping[int, str]) -> str:
 
 
 def _after(hdus: fits.HDUList, place: Place) -> str:
-    """Return the end of an error: that astropy cannot read what follows these HDUs, if so."""
+    """Return words for an error if bytes after these HDUs cannot be read; else an empty text."""
     last = hdus[-1].fileinfo()
     end = last["datLoc"] + last["datSpan"]
     if place.read(end, end + 8) != b"XTENSION":

@@ -1,9 +1,9 @@
 """Parse headers of FITS files: values of keywords, and the extents of HDUs.
 
-Both for reading pixels and for keywords in an Index. `astropy.io.fits.Header` looks at each card
-before the first value is known, and ``fits.open`` takes many times as long as a window. Here only
-the wanted cards are parsed, and only those that leave no doubt. `NeedsAstropy` leaves everything
-else to astropy.
+Used to read pixels, and keywords for an Index. `astropy.io.fits.Header` looks at all cards before
+it returns the first value, and ``fits.open`` takes many times as long as reading a window. Here
+only the wanted cards are parsed, and only if they are unambiguous; `NeedsAstropy` leaves all others
+to astropy.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _VALUE = re.compile(
 """Text, integer, float, logical, empty text, or no value; then a comment."""
 _D_TO_E = bytes.maketrans(b"Dd", b"EE")
 _SIMPLE_NAME = re.compile(rb"[!-<>-~]+ *| {8}")
-"""Names of cards that have no other keyword than these 8 characters."""
+"""Names of cards whose keyword can only be these 8 characters."""
 _WITHOUT_VALUE = (b"COMMENT ", b"CONTINUE", b"HIERARCH", b"HISTORY ", b"END     ")
 _WORD = re.compile(rb"HIERARCH +[^ =]+ *=")
-"""A long form of a keyword that may have a short one, too."""
+"""Long form (HIERARCH) of a keyword that also fits the short form."""
 _STORAGE = re.compile(
     rb"(?:BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|PCOUNT|THEAP|TFIELDS|T(?:FORM|TYPE|SCAL|ZERO)\d+"
     rb"|Z(?!HECKSUM|DATASUM)[A-Z0-9]+) *"
@@ -107,7 +107,7 @@ class Cards:
     def value(self, name: bytes) -> Value:
         """Return the value of the first card of a name; None if there is none, or it is undefined.
 
-        Blanks at the end of text are removed; those at its start are a part of it.
+        Blanks at the end of text are removed, but not those at its start.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Cards:
         return value
 
     def check_names(self) -> None:
-        """Raise NeedsAstropy if a keyword may be elsewhere than in the first columns of a card."""
+        """Raise NeedsAstropy if a card may hold this keyword outside its first columns."""
         if not _simple_names.issuperset(self._first):
             if len(_simple_names) > _KNOWN_NAMES:
                 _simple_names.clear()
@@ -154,7 +154,7 @@ class Cards:
     def storage_keywords(self) -> Keywords:
         """Return the keywords that say how an image is stored.
 
-        If a keyword is repeated the last one counts, in tables the first, as in astropy and
+        Of a repeated keyword the last card counts, but in tables the first, as in astropy and
         CFITSIO.
         """
         numbers = self._storage()
@@ -248,7 +248,7 @@ def card_name(key: str) -> bytes:
 def header_end(content: bytes, start: int) -> int:
     """Return the end of the header that begins at `start`; 0 if its END card is missing.
 
-    The content may be cut off in its last block.
+    The last block of the content may be incomplete.
     """
     at = content.find(END, start)
     while at >= 0 and (at - start) % 80:
@@ -358,7 +358,7 @@ def _data_of(cards: Cards, kind: str) -> tuple[list[int], int]:
 
 
 def checked(hdu: Any) -> HduName | None:
-    """Return an HDU given by the user, NumPy integers converted to Python's.
+    """Return a user's HDU, with NumPy integers converted to Python's.
 
     Raises
     ------
@@ -376,7 +376,7 @@ def checked(hdu: Any) -> HduName | None:
 
 
 def plain_name(name: str) -> str:
-    """Return an EXTNAME as it is compared: in capitals, without blanks around it."""
+    """Return the form in which EXTNAMEs are compared: in capitals, without blanks around it."""
     return name.strip().upper()
 
 

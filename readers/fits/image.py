@@ -24,16 +24,16 @@ from readers.window import Window
 
 _BITPIX = (8, 16, 32, 64, -32, -64)
 _KNOWN_IMAGES = 1024
-"""Images that are kept; each takes some 4 kB of memory."""
+"""Images to keep, some 4 kB each."""
 _MOST_AT_ONCE = 64 << 20
-"""Bytes of data that are fetched before astropy reads them, in small pieces."""
+"""Most bytes of data that are fetched at once for astropy, which reads small pieces."""
 _hcompress = threading.Lock()
 """astropy's decoder of HCOMPRESS_1 has static variables, and lets other threads run meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitsImage:
-    """An image, as the headers of its file describe it."""
+    """An image, described by the headers of its file."""
 
     number: int
     """Number of its HDU."""
@@ -60,7 +60,7 @@ class FitsImage:
     def pixels(
         self, file: FitsFile, window: Window | None, planes: list[int], *, scaled: bool
     ) -> NDArray[Any]:
-        """Return the pixels of its file as astropy decodes them, shape (planes, height, width)."""
+        """Return the pixels of its file, decoded by astropy, shape (planes, height, width)."""
         y, x, height, width = self.shape.region(window)
         spans = [self.span(window, [plane]) for plane in planes]
         spans = list(dict.fromkeys(spans))
@@ -85,8 +85,8 @@ class FitsImage:
 def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     """Describe the image of a file from its header, or through astropy if that is unusual.
 
-    The descriptions of the latest images are kept. Images with tiles of more
-    than `largest_tile` pixels, as the graph gets them, are left to astropy.
+    The descriptions of the latest images are kept. Images whose tiles would reach the graph with
+    more than `largest_tile` pixels are left to astropy.
     """
     stamp = file.stamp
     kept = [] if stamp is None else _kept(stamp, file.wanted)
@@ -101,12 +101,12 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
 
 @lru_cache(maxsize=_KNOWN_IMAGES)
 def _kept(*_: Any) -> list[FitsImage]:
-    """Return the description of an image of a file that has this stamp; an empty list to fill."""
+    """Return a list with the kept description of an image, or an empty one to add it to."""
     return []
 
 
 def is_described(stamp: Hashable | None, wanted: HduName | None) -> bool:
-    """Return whether the description of an image is kept, of a file that has this stamp."""
+    """Return whether the description of an image in a file of this stamp is kept."""
     return stamp is not None and bool(_kept(stamp, wanted))
 
 

@@ -1,7 +1,7 @@
 """Metadata of the images of a FITS file for an Index: keywords, shapes, BITPIX, and codecs.
 
-From headers alone: our parser reads those that astropy reads without an objection, and astropy
-all others. For tables of compressed images astropy is asked once for equal ones.
+Only headers are read: by our parser if astropy would read them without a warning, otherwise by
+astropy. Tables of compressed images that are equal are converted by astropy once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from readers.places.contract import Place
 from readers.places.opener import LOCAL
 
 ALL = "all"
-"""Stands for each HDU that holds an image."""
+"""Value of `hdu` for all HDUs that hold an image."""
 
 
 def image_metadata(
@@ -51,12 +51,11 @@ def image_metadata(
     Returns
     -------
     list of dict
-        For each image the keywords as they are spelt in `keys`: None if the value is missing,
-        undefined, blank, or cannot be parsed. ``TIMESYS:KEY`` is the time scale of KEY: TIMESYS of
-        the header that holds KEY, or if it is inherited there. Then ``hdu`` (its number),
-        ``planes``, ``height``, ``width``, ``bitpix`` (of the image, not of the table it is
-        compressed into) and ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty
-        for none.
+        For each image the keywords, spelt as in `keys`: None if the value is missing, undefined,
+        blank, or cannot be parsed. ``TIMESYS:KEY`` is the time scale of KEY: the TIMESYS of the
+        header that holds KEY, its own or inherited. Also ``hdu`` (the number), ``planes``,
+        ``height``, ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and
+        ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
 
     Raises
     ------
@@ -67,9 +66,10 @@ def image_metadata(
     Notes
     -----
     If the image's header has INHERIT = T, or `inherit` is true, keywords that it lacks are taken
-    from the primary header (FITS Standard 4.0, appendix K), but for those of its own data, such as
-    BZERO. If there is an array below it, BUNIT, DATAMAX, DATAMIN and coordinates (CRVAL1, CD1_1 and
-    the like) are of that array, and not taken either; RADESYS, EQUINOX and all others are.
+    from the primary header (FITS Standard 4.0, appendix K), except those that describe the data of
+    the primary HDU, such as BZERO. If the primary HDU has an array, BUNIT, DATAMAX, DATAMIN and
+    coordinates (CRVAL1, CD1_1 and the like) describe that array, and are not taken either; RADESYS,
+    EQUINOX and all others are taken.
     """
     place = LOCAL.at(file) if isinstance(file, str) else file
     every = hdu == ALL or hdus is not None
@@ -93,7 +93,7 @@ def image_metadata(
 
 @dataclass(frozen=True, slots=True)
 class _Hdu:
-    """An HDU, which may hold an image: what its header says of it."""
+    """Facts from the header of an HDU, which may hold an image."""
 
     number: int
     name: str
@@ -114,7 +114,7 @@ class _Hdu:
 
     @property
     def inherits(self) -> bool:
-        """Whether its header says that it inherits keywords."""
+        """Whether its header has INHERIT = T."""
         return self.holds("INHERIT") and self.value("INHERIT") is True
 
     @property
@@ -152,15 +152,14 @@ _OWN = re.compile(
     r"|BSCALE|BZERO|BLANK|INHERIT|EXTNAME|EXTVER|EXTLEVEL",
     re.IGNORECASE,
 )
-"""Keywords that say how the data of a header are stored, or name them (sections 4.4.1, 4.4.2)."""
+"""Keywords for the storage or the name of the data of a header (sections 4.4.1, 4.4.2)."""
 _OF_ARRAY = re.compile(
     r"BUNIT|DATAMAX|DATAMIN|(WCSAXES|WCSNAME|LONPOLE|LATPOLE)[A-Z]?|CROTA\d+"
     r"|(CTYPE|CUNIT|CRVAL|CRPIX|CDELT|CNAME|CRDER|CSYER)\d+[A-Z]?|(PC|CD|PV|PS)\d+_\d+[A-Z]?"
     r"|(A|B|AP|BP)_(ORDER|DMAX|\d+_\d+)",
     re.IGNORECASE,
 )
-"""Keywords that describe an array: its values (section 4.4.2.5), and where its pixels are (8.2),
-also by SIP."""
+"""Keywords that describe an array: its values (section 4.4.2.5) and coordinates (8.2), also SIP."""
 
 
 def _keywords(
@@ -186,7 +185,7 @@ def _keywords(
 
 @dataclass(frozen=True, slots=True)
 class _OpenedHdu(_Hdu):
-    """One that astropy has opened."""
+    """An HDU that astropy has opened."""
 
     header: fits.Header
 
@@ -219,7 +218,7 @@ _NAME, _VERSION = b"EXTNAME ", b"EXTVER  "
 
 @dataclass(frozen=True, slots=True)
 class _ParsedHdu(_Hdu):
-    """One whose header astropy reads without an objection."""
+    """An HDU whose header astropy would read without a warning."""
 
     cards: Cards
     is_table: bool = False
@@ -322,7 +321,7 @@ _OF_TABLE = re.compile(
     r"|CHECKSUM|DATASUM|Z(IMAGE|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|CMPTYPE"
     r"|MASKCMP|BITPIX|QUANTIZ|DITHER0|BLANK|SCALE|ZERO|(NAXIS|TILE|NAME|VAL)\d*)"
 )
-"""Keywords that the header of the image lacks, or that have another meaning there."""
+"""Keywords that the header of the image lacks, or uses in another sense."""
 _EACH_FILE = (b"ZHECKSUM", b"ZDATASUM", b"ZDITHER0")
 """Keywords whose values differ between files, and mean nothing here."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 BITPIX, BYTEPIX, BLOCKSIZE, TILE_HEIGHT, TILE_WIDTH, HEIGHT, WIDTH, TOP, LEFT, DITHER, SEED = range(
     11
 )
-"""Positions of the numbers that each plan begins with."""
+"""Positions of the numbers at the start of each plan."""
 HEAD = 11
 """Number of these."""
 
@@ -26,7 +26,7 @@ RICE, PLIO = 0, 1
 SHUFFLED = 256
 """Flag, for 2 and 4 bytes: all first bytes of values come first, then all second ones."""
 QUANTIZED = 512
-"""Flag: they are the integers of a quantised image, to be converted back to floats."""
+"""Flag: values are integers of a quantised image, to be converted back to floats."""
 
 BSCALE, BZERO, BLANK = range(3)
 """Positions of the image's numbers in ``scaling``."""
@@ -35,7 +35,7 @@ ZSCALE, ZZERO, ZBLANK = range(3)
 PER_SCALING = 3
 
 UNQUANTIZED, NO_DITHER, DITHER_1, DITHER_2 = 0, -1, 1, 2
-"""Values of DITHER: how floats were quantised to integers, if they were."""
+"""Values of DITHER: the method by which floats were quantised to integers, if any."""
 
 MAX_BLOCKSIZE = 64
 """Pixels of the longest RICE_1 block that the kernels decode."""
@@ -45,7 +45,7 @@ PADDING = 1024
 it may be 64 x 54 bits past it; and it loads two 64-bit words at a time."""
 
 OVERHEAD = PADDING + 8 * (HEAD + PER_SCALING)
-"""Bytes that are sent with an image besides its tiles and their numbers."""
+"""Bytes that are sent with an image in addition to its tiles and their numbers."""
 
 
 def make_plan(

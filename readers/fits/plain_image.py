@@ -102,8 +102,7 @@ class StoredImage:
 def is_of_other_sign(keywords: Mapping[str, Any]) -> bool | None:
     """Return whether BZERO turns signed integers into unsigned ones, or bytes into signed ones.
 
-    FITS Standard 4.0, section 5.2.5. Return None if the stored values are not those of the image
-    for another reason: astropy must scale them.
+    FITS Standard 4.0, section 5.2.5. None if the values are scaled in another way, for astropy.
     """
     bitpix, bzero = keywords["BITPIX"], keywords.get("BZERO", 0)
     bscale = keywords.get("BSCALE", 1)

@@ -2,9 +2,9 @@
 
 RICE_1 and PLIO_1 tiles are sent compressed, gzipped ones inflated, HCOMPRESS_1 ones decoded
 (`readers.fits.tiles`), rows of plain images as they are stored (`readers.fits.plain_image`).
-astropy decodes everything else in the reader process, also only the tiles needed; those pixels are
-sent as they would be stored, with BSCALE, BZERO and BLANK.
-The graph converts all of them to float32 physical values, see `dali_pipelines.kernels.fits.image`.
+astropy decodes all others in the reader process, and only the tiles needed. Their pixels are sent
+in their stored form, with BSCALE, BZERO and BLANK. The graph converts all of them to float32
+physical values, see `dali_pipelines.kernels.fits.image`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class FitsReader:
     num_planes : int, optional
         How many planes each image must have; needed where planes is "all".
     largest_tile : float
-        Pixels of the largest tile that the graph is to decode; astropy decodes images in larger
-        tiles here. It does not count for integers in HCOMPRESS_1, of which the graph gets rows.
+        Most pixels of a tile for the graph; images in larger tiles are decoded by astropy, in the
+        reader process. It does not apply to integers in HCOMPRESS_1, which are sent as rows.
 
     Notes
     -----
@@ -263,9 +263,9 @@ class FitsReader:
         return shape.chosen(row.plane)
 
     def _expected(self, row: Row, window: Window | None, stamp: Hashable | None) -> Ranges:
-        """Return what a window needs, by the offsets in the row; nothing if they do not fit.
+        """Return the ranges for a window from the offsets in the row; none if they do not fit.
 
-        An error in the window is found by `read`, as these may be of another file.
+        The offsets may be those of another file, so errors of the window are left to `read`.
         """
         offsets = ImageOffsets.unpack(row.notes[COLUMN])
         if offsets is None:

@@ -29,7 +29,7 @@ _LISTS = {
 }
 """Lists of the file, and the fields that their entries need."""
 _LARGEST = sys.float_info.max / 2
-"""So that x + width is finite."""
+"""Largest number in a bbox, so that x + width is finite."""
 
 
 def coco_table(images: str, annotations: str) -> pa.Table:

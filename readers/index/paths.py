@@ -45,7 +45,7 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
 
 
 def moved(table: pa.Table, old: str, new: str) -> pa.Table:
-    """Return the table with the paths below one folder below another, see `Index.moved`."""
+    """Return the table with paths moved from one folder to another, see `Index.moved`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -78,7 +78,7 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
 
 def _folder(path: str) -> str:
     """Return a path or URL of a folder, whole, with a slash at its end."""
-    if not path:  # as of a variable that is not set: it would be the current folder
+    if not path:  # e.g. from an unset variable; it would mean the current folder
         raise ValueError("expected a folder or URL, got '': name it, or give '.' for this one")
     check_path(path)
     return f"{path.rstrip('/')}/" if is_url(path) else os.path.join(os.path.abspath(path), "")
@@ -136,7 +136,10 @@ _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def expanded(text: str) -> list[str]:
-    """Return a text for each number of each range in it, with as many digits as the first has."""
+    """Return the texts that a text with ranges such as ``{00..12}`` stands for.
+
+    Numbers have as many digits as the first one of their range.
+    """
     found = _BRACES.search(text)
     if found is None:
         return [text]

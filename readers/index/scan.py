@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LISTED = 10
-"""Files and folders left out that the log names; others are counted."""
+"""Left-out files and folders that the log names; more are only counted."""
 
 _MOST_KINDS = 5
-"""Suffixes of files left out that the message counts separately."""
+"""Suffixes of left-out files that the message counts separately."""
 
 SUFFIXES = {
     "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
@@ -41,7 +41,7 @@ SUFFIXES = {
 }
 """Suffixes that a folder is searched for, by format, in lower case; any case matches."""
 _LISTS = (".parquet", ".arrow", ".csv", ".tar")
-"""Suffixes of what stands for many rows."""
+"""Suffixes of files that make many rows."""
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
 ALL_SUFFIXES = tuple(FORMATS)
@@ -72,8 +72,8 @@ def find_files(
 
     Notes
     -----
-    Below a folder, names that begin with a dot are left out, as by a glob without that dot. After
-    a folder has been searched, one line of the log counts these, and another one other suffixes.
+    Below a folder, names that begin with a dot are left out, like in globs. After a folder was
+    searched, one line of the log counts these, and another one counts files with other suffixes.
     """
     check_path(text)
     if os.path.isdir(text):
@@ -106,7 +106,7 @@ def find_files(
 
 
 def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Yield the absolute paths of files and URLs of objects, of folders and globs in their place.
+    """Yield absolute paths of files and URLs of objects, with folders and globs expanded.
 
     Parameters
     ----------
@@ -145,8 +145,8 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     Parameters
     ----------
     url : str
-        ``s3://bucket/prefix`` or ``gs://``, where the prefix ends a name as that of a folder, or of
-        one object, or is a pattern (``*``, ``**``); ``http://`` or ``https://`` of one object.
+        ``s3://bucket/prefix`` or ``gs://``, where the prefix is a folder, one object, or a pattern
+        (``*``, ``**``); or ``http://`` or ``https://`` of one object.
         ``{0..9}`` stands for all these numbers.
     suffixes : tuple of str
         Suffixes of objects to take, in lower case; of a single object or a pattern any. Names that
@@ -252,7 +252,7 @@ class _Search:
                 levels.pop()
 
     def nothing_found(self) -> str:
-        """Return a message about what the folder has instead."""
+        """Return a message that names the files that the folder has instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
         wanted = "; left out: ".join([wanted, *self.hidden.lines()])
         if self.skipped.count:

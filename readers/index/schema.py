@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1 << 16
-"""Strings that are Python objects at the same time: some 10 MB of paths."""
+"""Most strings that are Python objects at the same time: some 10 MB of paths."""
 
 
 def checked(table: pa.Table) -> pa.Table:
@@ -69,7 +69,7 @@ def check_distinct(table: pa.Table) -> None:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return the table with plain text and bytes for views: PyArrow takes no rows of views."""
+    """Return the table with plain text and bytes in place of views, which PyArrow cannot `take`."""
     import pyarrow as pa
 
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -96,7 +96,7 @@ def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, b
     known = set(table.column_names)
     for suffix in _suffixes(parts):
         yield f"path{suffix}", True
-        # An offset alone is data of the user.
+        # A column `offset` without `nbytes` is data of the user.
         span = {f"offset{suffix}", f"nbytes{suffix}"}
         absent = set() if span <= known else span
         for number in LOCATING:
@@ -116,7 +116,7 @@ def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
 
 
 def version_columns(path: str) -> tuple[str, str]:
-    """Return the columns of ETag and length for one of paths: of itself, a part or another file."""
+    """Return the names of the columns of ETag and length that belong to a column of paths."""
     if path.endswith(OTHER_PATH) and not path.startswith(PART):
         stem = path.removesuffix(OTHER_PATH)
         return f"{stem}_{ETAG}", f"{stem}_{FILE_BYTES}"
@@ -126,7 +126,7 @@ def version_columns(path: str) -> tuple[str, str]:
 def digest(table: pa.Table, *, whole_paths: bool = False) -> str:
     """Return the SHA-256 of all paths, HDUs, planes, spans and corners of windows, in order.
 
-    Paths are relative to the folder that all have in common, but for `whole_paths`.
+    Paths are relative to their common folder, unless `whole_paths`.
     """
     sha256 = hashlib.sha256()
     skip = 0 if whole_paths else len(_common_folder(table).encode())

@@ -15,7 +15,7 @@ _ROWS = 5
 _WIDTH = 32
 """Characters of a cell."""
 _COLUMNS = 10
-"""Columns that are named where they do not fit."""
+"""Most columns that are named below the table because they do not fit."""
 _LINE = 120
 """Characters of a line; columns that do not fit are only named."""
 _GAP = "..."
@@ -53,7 +53,7 @@ def as_html(table: pa.Table) -> str:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the rows as values of Python; of NumPy where Python has none, such as nanoseconds."""
+    """Return the rows as Python values; as NumPy values if Python has none, e.g. nanoseconds."""
     return [*zip(*map(_values, table.columns), strict=True)]
 
 
@@ -68,7 +68,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the values of the rows that are shown, with a row of dots for those between."""
+    """Return the values of the first and last rows, with a row of dots between them."""
     if table.num_rows <= 2 * _ROWS:
         return rows_of(table)
     dots = (_GAP,) * table.num_columns

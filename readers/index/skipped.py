@@ -11,7 +11,7 @@ from readers.messages import printable
 logger = logging.getLogger(__name__)
 
 HIDDEN = "files and folders, as their names begin with a dot"
-"""Reason of what systems and editors leave in folders: ``._a.jpg``, ``.ipynb_checkpoints``."""
+"""Reason for hidden files that systems and editors make: ``._a.jpg``, ``.ipynb_checkpoints``."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Skipped:
         self.rejected.append((name, str(error)))
 
     def add_all(self, other: Skipped) -> None:
-        """Count what another container leaves out."""
+        """Add the counts of another container."""
         self.rejected += other.rejected
         for reason, (count, example) in other.counts.items():
             self.add(reason, example, count)

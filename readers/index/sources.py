@@ -1,4 +1,4 @@
-"""Tables of what `readers.index.table.Index.scan` takes: folders, lists of paths, CSV, tars."""
+"""Tables of the inputs of `readers.index.table.Index.scan`: folders, lists of paths, CSV, tars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of text: CSV files, and the columns of text that numbers would not hold."""
+"""Read CSV files; columns stay text if numbers would lose something."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATH = re.compile(r"path|path_.*|.*_path")
 _NUMBERS = frozenset(("hdu", "plane", "offset", "nbytes", "y", "x"))
 """Columns of the Index that are numbers, also with leading zeros."""
 _BLOCK_NBYTES = 64 << 20
-"""Bytes that PyArrow parses at a time: it refuses longer rows, as by default those of 1 MiB."""
+"""Bytes that PyArrow parses at a time, and the longest row; by default it would be 1 MiB."""
 
 
 def read_csv(path: str | os.PathLike[str]) -> pa.Table:
@@ -95,7 +95,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Return whether numbers of a type would lose what the texts of a column say.
+    """Return whether converting texts to this type of numbers would lose something.
 
     Integers with leading zeros or in hexadecimal lose their spelling, long integers among floats
     their last digits, and numbers such as 1e400 become infinite. Other decimal numbers lose
@@ -126,7 +126,7 @@ def _may_lose(kind: pa.DataType) -> bool:
 
 
 def _content(name: str) -> tuple[bytes, int]:
-    """Return a file without the comments at its begin, and the number of their lines."""
+    """Return a file without the comments at its start, and the number of their lines."""
     try:
         with gzip.open(name) if name.lower().endswith(".gz") else open(name, "rb") as file:
             content = file.read().removeprefix(_BOM)
@@ -150,7 +150,7 @@ def _content(name: str) -> tuple[bytes, int]:
 
 
 def _check_rows(name: str, content: bytes, comments: int) -> None:
-    """Raise ValueError for the first row that has other than the columns of the header."""
+    """Raise ValueError for the first row with another number of values than the header."""
     rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     first, start = None, comments + 1
     limit = csv.field_size_limit(sys.maxsize)  # of the whole process; masks as text are long

@@ -27,14 +27,13 @@ _AHEAD_OF_TAI = {
     **dict.fromkeys(("TT", "TDT", "ET", "TDB"), _TT),
     "GPS": -19_000_000_000,
 }
-"""Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s, and TDB is within
-2 ms of TT."""
+"""Nanoseconds of time scales minus TAI: TT is TAI + 32.184 s, and TDB is within 2 ms of TT."""
 
 
 def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = False) -> int:
-    """Return a duration in nanoseconds, which may be negative only if it is `signed`.
+    """Return a duration in nanoseconds; only a `signed` one may be negative.
 
-    ValueError if it is none, or longer than 9e9 s.
+    ValueError if it is not a duration, or longer than 9e9 s.
     """
     from astropy import units
 
@@ -66,10 +65,10 @@ def times_of(
 
 
 def time_of_text(text: str, scale: str = "") -> int | None:
-    """Return a time in UTC, in nanoseconds since 1970; None if the text is none in a known scale.
+    """Return a time in UTC, in nanoseconds since 1970; None if the text is not a time.
 
     It is ISO 8601 in this time scale, in UTC if it ends with ``Z``, or in TAI if it ends with
-    ``_TAI``, as ``2011.02.15_02:00:00_TAI`` of JSOC, too.
+    ``_TAI``; also in the form of JSOC, ``2011.02.15_02:00:00_TAI``.
     """
     if text.endswith(_TAI):
         text, scale = _JSOC_DAY.sub(r"\1-\2-\3T", text.removesuffix(_TAI)), "TAI"

@@ -1,4 +1,4 @@
-"""Note the versions of remote objects: columns of their ETags and lengths."""
+"""Add the versions of remote objects: columns of their ETags and lengths."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _looked_at(urls: list[str], storage: Storage) -> dict[str, Listed | None]:
-    """Return the objects of URLs, None for those that cannot be read, which the log counts."""
+    """Return the objects of URLs; None for unreadable ones, which the log counts."""
     found: dict[str, Listed | None] = {}
     bad: list[OSError | ValueError] = []
     submit, at_once = threads_of(storage).submit, 4 * storage.concurrency

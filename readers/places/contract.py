@@ -1,4 +1,4 @@
-"""Place: bytes that are read by ranges, wherever they lie."""
+"""Place: bytes that are read by ranges, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import Protocol, Self
 class Place(Protocol):
     """Bytes that are read by ranges: a file, an object of a store, or a span of either.
 
-    It is opened by ``with``, for one read of one row, and used by one thread. Positions are counted
-    from its first byte.
+    One thread opens it by ``with``, to read one row. Positions are counted from its first byte.
     """
 
     @property
     def name(self) -> str:
-        """Path or URL, for messages; of a span with its first byte and end, ``a.tar[512:2048]``."""
+        """Path or URL for messages; a span also has its first byte and end, ``a.tar[512:2048]``."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Length. Of a remote object it may take a request."""
+        """Length. A remote object may need a request to find it."""
         ...
 
     @property
@@ -34,16 +33,17 @@ class Place(Protocol):
 
     @property
     def etag(self) -> str | None:
-        """Version, which an Index notes: an object's ETag; of a file its length and a checksum.
+        """Version, which an Index stores: the ETag of an object, or length and checksum of a file.
 
-        The checksum is of pieces of it. None if it is unknown. A span has that of its whole.
+        Only pieces of a file enter its checksum. A span has the version of its container. None if
+        the version is unknown.
         """
         ...
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prepare to read ranges (first byte and end): those of a remote object are read at once.
+        """Prepare to read ranges (first byte and end): a remote object is asked for all at once.
 
-        They are clipped where the place ends.
+        They are clipped to the length of the place.
         """
         ...
 
@@ -52,7 +52,7 @@ class Place(Protocol):
         ...
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers of bytes, each from its own position; of a remote object at once.
+        """Fill buffers, each from its own position; a remote object is asked for all at once.
 
         Raises
         ------

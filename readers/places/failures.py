@@ -28,7 +28,7 @@ class StorageError(OSError):
 
 
 class NoAnswerError(StorageError):
-    """The server did not answer, or not as it should, until the time was over."""
+    """The server did not answer in time, or sent only invalid answers."""
 
 
 class UnreachableError(NoAnswerError):
@@ -36,7 +36,7 @@ class UnreachableError(NoAnswerError):
 
 
 class NoAccessError(StorageError):
-    """The store gives none of its objects: for want of credentials, trust, or the right bucket."""
+    """No object can be read: credentials or trust are missing, or the bucket is wrong."""
 
 
 class NoBucketError(NoAccessError, FileNotFoundError):
@@ -58,7 +58,7 @@ def is_unreachable(error: BaseException | None) -> bool:
 
 
 def is_of_store(error: BaseException | None) -> bool:
-    """Return whether an error, or one of its causes, is one that other objects have, too."""
+    """Return whether an error, or one of its causes, concerns all objects of the store."""
     return any(
         isinstance(each, NoAnswerError | NoAccessError) or getattr(each, "is_of_store", False)
         for each in _causes(error)
@@ -72,7 +72,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class ChangedError(StorageError):
-    """The object is another one than was indexed."""
+    """The object has changed since it was indexed."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -82,7 +82,7 @@ class ChangedError(StorageError):
 
 @contextmanager
 def requesting(url: str, storage: Storage) -> Iterator[None]:
-    """Turn what obstore raises inside into the error of a request."""
+    """Convert errors of obstore to `StorageError` in this context."""
     try:
         yield
     except BaseException as error:
@@ -93,7 +93,7 @@ def requesting(url: str, storage: Storage) -> Iterator[None]:
 
 
 def failure(error: BaseException, url: str, storage: Storage) -> OSError:
-    """Return the error of a request in words; the message ends in the URL, as that of ``open``."""
+    """Return the error of a request in words; as with ``open``, the message ends in the URL."""
     text = _QUERY.sub(r"\1", " ".join(str(error).split()))
     answered = _STATUS.search(text)
     status = answered[1] if answered else ""
@@ -168,7 +168,7 @@ def _reason(
 
 
 def _answered(status: str, text: str) -> tuple[type[StorageError], str]:
-    """Return what an answer means, e.g. ``403 Forbidden``; text is what the server says of it."""
+    """Return the meaning of a status such as ``403 Forbidden``; `text` is the server's message."""
     found = re.search(r"<Code>(\w+)</Code>", text)
     code = f" ({found[1]})" if found else ""
     if status[:3] in ("401", "403", ""):

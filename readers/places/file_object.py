@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER = 8 << 10
-"""Bytes that are read at least: headers are parsed in blocks of 2880. They are read again after a
+"""Bytes of the smallest read. Headers are parsed in blocks of 2880 bytes, and read again after a
 seek."""
 
 
 class _Raw(io.RawIOBase):
-    """Unbuffered file object; it leaves the place open when it is closed."""
+    """Unbuffered file object; closing it leaves the place open."""
 
     def __init__(self, place: Place, start: int, before: bytes, block: int) -> None:
         self._place, self._start, self._before = place, start - len(before), before
@@ -103,8 +103,8 @@ def file_object(
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
     """Yield a file object that reads an open place, and a function that counts the bytes read.
 
-    The file begins with the bytes `before`; those of the place follow, from `start` on, and zeros
-    that fill the last one of its blocks.
+    The file consists of the bytes `before`, those of the place from `start` on, and zeros up to a
+    whole number of blocks.
     """
     raw = _Raw(place, start, before, block)
     with io.BufferedReader(raw, _BUFFER) as file:

@@ -28,8 +28,8 @@ class Listed(NamedTuple):
 def objects(url: str, storage: Storage) -> Iterator[Listed]:
     """Yield the objects below a URL, those that match it as a pattern, or the one that it names.
 
-    In a pattern, of a store that can be listed, ``*`` stands for any characters but a slash, and
-    ``**`` for any. Neither stands for a dot that a name begins with.
+    Patterns need a store that can be listed. In them ``*`` matches any characters but a slash, and
+    ``**`` any characters. Neither matches a dot at the beginning of a name.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 if is_pattern and not matches(meta["path"]):
                     continue
                 found = True
-                # A pattern matches what is hidden by a dot of its own alone.
+                # Hidden names only match a pattern that has their dot.
                 is_hidden = not is_pattern and "/." in f"/{meta['path'].removeprefix(key)}"
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"], is_hidden)
     known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
@@ -108,8 +108,8 @@ def _pattern(key: str) -> re.Pattern[str]:
 def object_at(url: str, storage: Storage) -> Listed:
     """Return the object that a URL names, by a request of its first byte.
 
-    So what is read later is known to come by ranges, and with the same ETag: answers to HEAD may
-    differ.
+    This shows that the server sends ranges, and the ETag that later reads will get; answers to HEAD
+    may have another one.
     """
     with RemotePlace(url, storage) as place:
         place.look(1)

@@ -20,19 +20,19 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _SETTLED_NS = 2_000_000_000
-"""Of a file written to more recently there is no stamp: another write may leave the same time."""
+"""A file that was written to more recently has no stamp: another write may leave the same time."""
 
 _PIECES, _PIECE_BYTES = 16, 4 << 10
-"""Pieces of a file, from its first byte to its last, that its version is made of."""
+"""Number of pieces, spread over a file, whose checksum is part of its version."""
 _ETAG = re.compile(r"\d+-[0-9a-f]{8}")
-"""Versions of files; others are those of the objects that files are copies of."""
+"""Form of the versions of files. A file copied from a store may have the ETag of its object."""
 _SEEN: set[tuple[Hashable, str]] = set()
 """Stamps and versions of files that this process has compared."""
 _MOST_SEEN = 1 << 16
 
 
 class LocalPlace:
-    """A file, opened by ``with``; or the content of a descriptor, which is closed at its end.
+    """A file, opened by ``with``; or an open descriptor, which ``with`` closes.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class LocalPlace:
         self._status: os.stat_result | None = None
 
     def __enter__(self) -> Self:
-        """Open the file; a FIFO or device is rejected, where ``open`` might wait forever.
+        """Open the file. A FIFO or device, for which ``open`` might wait forever, is rejected.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class LocalPlace:
 
     @property
     def nbytes(self) -> int:
-        """Length of the file when it was opened; of a descriptor now."""
+        """Length of the file when it was opened, or the present length of a descriptor."""
         return (self._status or os.fstat(self._file)).st_size
 
     @property

@@ -11,12 +11,12 @@ from readers.places.opener import Places
 
 
 class MemoryPlace:
-    """Bytes in memory; what is read of them is a copy.
+    """Bytes in memory; reads return copies.
 
     Parameters
     ----------
     content : bytes or memoryview of bytes
-        Nobody changes them while they are read.
+        They must not change while they are read.
     name : str
         Name for messages.
     """
@@ -57,7 +57,7 @@ class MemoryPlace:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlaces(Places):
-    """Finds bytes in memory by their names, and else what `Places` finds."""
+    """Finds bytes in memory by their names, and all others like `Places`."""
 
     contents: Mapping[str, bytes | memoryview] = field(default_factory=dict)
 

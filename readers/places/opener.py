@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Finds the places that rows name; it is sent to reader processes, and holds settings only."""
+    """Finds the places that rows name. It has only settings, and is sent to reader processes."""
 
     storage: Storage = field(default_factory=Storage)
     """Settings for requests of remote objects."""
@@ -35,7 +35,7 @@ class Places:
     ) -> Place:
         """Return a file or object, or `nbytes` of it from `offset` on; opened by ``with``.
 
-        Its version and length may be given, if they were noted.
+        Version and length can be passed if the Index has them.
         """
         place: Place
         if is_url(path):

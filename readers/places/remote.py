@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _FIRST_BYTES = 128 << 10
 """Bytes to read first of an object about which nothing is known."""
 _GAP = 64 << 10
-"""Bytes between two ranges that are requested as well, to save a request."""
+"""Largest gap, in bytes, between two ranges that are read by one request."""
 
 
 class Traffic:
-    """Counts of what this process has requested, and taken from caches, since the last reading."""
+    """Requests and bytes of this process, also from caches, since the counts were last taken."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ TRAFFIC = Traffic()
 
 
 class RemotePlace:
-    """An object of a store. Each request says which version of the object it is for.
+    """An object of a store. Each request names the version of the object that it needs.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ class RemotePlace:
     storage : Storage
         How it is requested.
     etag : str, optional
-        Its ETag and
+        Its ETag; by default that of the first answer.
     nbytes : int, optional
-        its length, if they were noted; else the first answer tells them.
+        Its length; by default that of the first answer.
     cache : DiskCache, optional
-        Where bytes are kept on local disk.
+        Cache of its bytes on local disk.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class RemotePlace:
 
     @property
     def etag(self) -> str | None:
-        """ETag of the object; without one a weak one made of its time of modification, or None."""
+        """ETag of the object; else a weak one made from its time of modification; else None."""
         if self._nbytes is None:
             self.look()
         return self._etag
@@ -172,7 +172,7 @@ class RemotePlace:
         self._fill_near(missing)
 
     def _fill_near(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, those near each other by one request."""
+        """Fill buffers, with one request for those that are near each other."""
         runs: list[list[tuple[int, memoryview]]] = []
         end = -1
         for start, buffer in sorted(pieces, key=operator.itemgetter(0)):
@@ -187,7 +187,7 @@ class RemotePlace:
                 buffer[:] = content[start - first : start - first + len(buffer)]
 
     def _held(self, start: int) -> memoryview:
-        """Return the bytes from `start` on that were read before, if any."""
+        """Return the bytes from `start` on that are in memory, if any."""
         parts = (part[max(0, start - first) :] for first, part in self._parts if first <= start)
         return max(parts, key=len, default=memoryview(b""))
 
@@ -263,15 +263,15 @@ class RemotePlace:
 
 
 def _dated(modified: datetime) -> str | None:
-    """Return a time as a weak ETag, which it is by RFC 9110, section 8.8.2.2; None for 1970.
+    """Return a time as a weak validator (RFC 9110, section 8.8.2.2); None if there is none.
 
-    So obstore says that there is none.
+    For a missing time obstore has 1970.
     """
     return f'W/"{modified:%Y-%m-%dT%H:%M:%S}"' if modified.timestamp() > 0 else None
 
 
 def _joined(run: Sequence[tuple[int, memoryview]]) -> tuple[int, memoryview]:
-    """Return a position and a buffer for all ranges of a run, which is sorted."""
+    """Return the first position of a sorted run of ranges, and a buffer for all of them."""
     first = run[0][0]
     stop = max(start + len(buffer) for start, buffer in run)
     return first, memoryview(bytearray(stop - first))

@@ -36,13 +36,13 @@ class SpanPlace:
 
     @property
     def stamp(self) -> Hashable | None:
-        """The container's, and where the span is; None as of the container."""
+        """Stamp of the container with the position of the span; None if the container has none."""
         stamp = self._whole.stamp
         return None if stamp is None else (stamp, self._offset, self.nbytes)
 
     @property
     def etag(self) -> str | None:
-        """The container's."""
+        """ETag of the container."""
         return self._whole.etag
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:

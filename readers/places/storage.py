@@ -34,13 +34,13 @@ class Storage:
     """Profile in ``~/.aws``: keys, a role, single sign-on, or another way that boto3 knows; by
     default AWS_PROFILE, else "default"."""
     retries: int = 10
-    """How often a request is tried again after errors 5xx and 429, lost connections and missing
-    answers. Pauses grow from 0.1 s to 1 s."""
+    """Attempts after the first one, for errors 5xx and 429, lost connections and missing answers.
+    Pauses grow from 0.1 s to 1 s."""
     timeout: float = 60.0
-    """Seconds without an answer after which a request fails, with its retries. While the bytes of
-    an answer keep coming it may take ten times as long."""
+    """Seconds without an answer after which a request fails, including its retries. While bytes
+    keep arriving, it may take ten times as long."""
     concurrency: int = 32
-    """Requests of one process at the same time."""
+    """Concurrent requests of one process."""
 
     def __post_init__(self) -> None:
         check_bool("anonymous", self.anonymous)

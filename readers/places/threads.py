@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 class DaemonThreads:
     """Calls functions in threads, in the order of their submission.
 
-    A ``ThreadPoolExecutor`` keeps a process from ending until all its calls have returned, which
-    for a server that does not answer takes long.
+    A ``ThreadPoolExecutor`` keeps a process alive until all its calls have returned: long, if a
+    server does not answer.
     """
 
     def __init__(self, num_threads: int) -> None:

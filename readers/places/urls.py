@@ -13,9 +13,9 @@ from readers.places.storage import without_secrets
 SCHEMES = ("s3", "gs", "http", "https")
 URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 ORDINARY = "^(?:s3|gs|https?)://[^/@?#]+/[^@?#]*$"
-"""Most URLs that `check_url` accepts, and none that it refuses, but for long ones."""
+"""Matches most URLs that `check_url` accepts; of those that it rejects, only long ones."""
 LONGEST = 16 << 10
-"""Bytes of a URL: keys have 1024, and few web servers take half of this."""
+"""Most bytes of a URL: keys have at most 1024, and few web servers take half of this."""
 _SHOWN = 100
 """Characters that are shown of longer URLs."""
 _SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGNORECASE)
@@ -36,7 +36,7 @@ def is_url(path: str) -> bool:
 
 
 def check_url(url: str) -> None:
-    """Raise ValueError unless objects of this URL can be read, and it holds no secret."""
+    """Raise ValueError if the scheme of a URL is not supported, or it contains a secret."""
     if (nbytes := len(os.fsencode(url))) > LONGEST:
         start = printable(without_secrets(url)[:_SHOWN])
         raise ValueError(f"{start}...: the URL has {nbytes} bytes, expected {LONGEST} at most")
@@ -86,7 +86,7 @@ def check_object(url: str) -> None:
 
 
 def located(url: str) -> Location:
-    """Return where the object of a URL is."""
+    """Return the address of the object of a URL."""
     scheme, _, rest = url.partition("://")
     host, _, key = rest.partition("/")
     return Location(f"{scheme}://{host}", key if scheme in ("s3", "gs") else unquote(key))

@@ -1,4 +1,4 @@
-"""Codecs: which tiles they read, and what is sent of them to the graph, which decodes the rest."""
+"""Codecs: each reads tiles of a file, and decodes them as far as the graph cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from readers.places.contract import Place
 GAP = 64 << 10
 """Bytes between two tiles, see `readers.byte_ranges.read_ranges`."""
 _BLOCKSIZES = (16, 32, payload.MAX_BLOCKSIZE)
-"""Other sizes are legal, but nobody writes them; astropy decodes them."""
+"""Block sizes of RICE_1. Others are legal, but nobody writes them; astropy decodes them."""
 
 _LONGEST_BLOCK = 1024
 
@@ -28,7 +28,7 @@ _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
 
 
 class CodedTiles(NamedTuple):
-    """Tiles in a file, as they are coded there."""
+    """Encoded tiles in a file."""
 
     place: Place
     """The file."""
@@ -48,7 +48,7 @@ class CodedTiles(NamedTuple):
 
 
 class SentTiles(NamedTuple):
-    """The bytes that are sent of some tiles."""
+    """Bytes of some tiles for the graph."""
 
     data: NDArray[np.uint8]
     """Shape (bytes,): the tiles, and zero bytes."""

@@ -165,7 +165,7 @@ class Cutouts:
     def _why_not(
         self, has_position: NDArray[np.bool_], names: Named | None, pairs: Pairs
     ) -> NDArray[np.object_]:
-        """Return why an object that is on no image is not."""
+        """Return the reason why an object is on no image."""
         why = np.full(len(has_position), _ON_NONE, object)
         if names is not None:
             why[~np.isin(names.groups, names.of_images)] = (
@@ -178,7 +178,7 @@ class Cutouts:
 
     @property
     def _at_edge(self) -> str:
-        """Why an object near an image makes no row."""
+        """Reasons why an object near an image makes no row."""
         window = "{}x{}".format(*self.shape)
         if self.outside == "shift":
             return f"beside an image, or on one that is smaller than the window of {window}"
@@ -256,7 +256,7 @@ def _rows_of(
 
 
 class Corners(NamedTuple):
-    """First row and column of windows in images, and what becomes of them; shape (n,) each."""
+    """First row and column of windows in images, and which are kept; shape (n,) each."""
 
     y: NDArray[np.int64] | NDArray[np.float64]
     """First row, counted from 0, also where it is outside; exact with `subpixel`."""
@@ -293,7 +293,7 @@ def corners_of(
         middle; else where that of `astropy.nddata.Cutout2D` begins.
     """
     shape = np.array(size)
-    # Far from all images, and too far for an integer: whatever overlaps none.
+    # Positions too far away for an integer: any that overlaps no image will do.
     near = np.clip(positions, -shape - 2, images + shape + 2)
     first = near - (shape - 1) / 2 if subpixel else np.ceil(near - shape / 2).astype(np.int64)
     inside = (first >= 0) & (first + shape <= images)
@@ -315,7 +315,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class SkippedObjects:
-    """Objects without a row, by the reason, and images that could not be looked at."""
+    """Objects without a row, by reason, and images that were left out."""
 
     count: int
     """Objects of the catalogue."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from readers.fits.hdus import FoundHdu
 
 _THREADS = 16
-"""Headers that are read at a time, which pays where files come over a network."""
+"""Headers that are read concurrently, for files that come over a network."""
 _AHEAD = 256
 _LOOKUP = re.compile(rb"-TAB|(?:CPDIS|CQDIS|DP|DQ|D2IMDIS)[12] *=|AXISCORR *=")
 """Distortions that stand in HDUs of their own, e.g. of HST; astropy opens the file to read them."""
@@ -29,7 +29,7 @@ _LOOKUP = re.compile(rb"-TAB|(?:CPDIS|CQDIS|DP|DQ|D2IMDIS)[12] *=|AXISCORR *=")
 _SKY = re.compile(
     rb"[A-Z_]+\d|[AB]P?_(ORDER|DMAX)|(WCS|RADE|DATE|MJD|OBSGEO)|(LON|LAT)POLE|EQUINOX|EPOCH|AXISCORR"
 )
-"""Keywords that may say something about sky coordinates. astropy takes long to parse the others."""
+"""Keywords that may affect sky coordinates. Parsing the others would take astropy long."""
 
 
 _REFERENCE = ("CRVAL1", "CRVAL2", "CRPIX1", "CRPIX2")
@@ -50,7 +50,7 @@ class ImageFacts:
 def image_facts(
     images: Sequence[ImageKey], *, with_wcs: bool, places: Places = LOCAL
 ) -> Iterator[ImageFacts | str]:
-    """Yield the facts of images, which are found by `places`, in order, or why there are none.
+    """Yield the facts of images in order, or the reason why there are none.
 
     Notes
     -----
@@ -68,7 +68,7 @@ def image_facts(
 
 
 def plain(reason: object) -> str:
-    """Return the message of an error of wcslib without the places in its code."""
+    """Return the message of a wcslib error without its references to source code."""
     return " ".join(re.sub(r"ERROR \d+ in .*?\.c:", "", str(reason), flags=re.DOTALL).split())
 
 
@@ -107,7 +107,7 @@ def _facts(
 
 
 def _in_primary(places: Places, path: str) -> str:
-    """Return why an image has no CTYPE: it is in the primary header, or missing."""
+    """Return the reason why an image has no CTYPE: it is in the primary header, or missing."""
     from readers.fits.file import FitsFile
     from readers.fits.hdus import HeaderReader
 

@@ -1,4 +1,4 @@
-"""The images of an Index: which of them each object of a catalogue names, and their HDUs."""
+"""The images of an Index, their HDUs, and the objects of a catalogue that name them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ImageKey = tuple[str, int]
-"""Path and HDU; -1 for the first HDU that holds an image, or a file that has none."""
+"""Path and HDU; -1 for the first HDU that holds an image, or a file without HDUs."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Named:
-    """Objects by the image, or the file, that they name."""
+    """Groups of objects that name the same image or file."""
 
     groups: NDArray[np.int64]
     """Number of the group that each object names, -1 for none."""
@@ -88,7 +88,7 @@ class Named:
         return order[start:stop]
 
     def check_unique(self, objects: Objects, images: Images) -> None:
-        """Raise ValueError if a pixel could be that of several HDUs."""
+        """Raise ValueError if pixels of a file could belong to several HDUs."""
         used, counts = np.unique(self.of_images, return_counts=True)
         several = used[(counts > 1) & np.isin(used, self.groups)]
         for number in np.flatnonzero(np.isin(self.of_images, several))[:1].tolist():
@@ -112,7 +112,7 @@ def naming_columns(objects: Objects, images: Images) -> tuple[str, ...]:
 
 
 def with_named_hdus(objects: Objects, images: Images) -> Images:
-    """Return the images that the catalogue names by their HDUs, if the table names none."""
+    """Return the images with the HDUs that the catalogue names, if the table has no HDUs."""
     import pyarrow as pa
 
     if "hdu" not in naming_columns(objects, images) or "hdu" in images.table.column_names:
@@ -268,7 +268,7 @@ def with_hdus(
 
 
 def not_searched(images: Images) -> str:
-    """Return a hint if the first file has images beside the one that was searched; else ''."""
+    """Return a hint if the first file has more images than the one searched; else ''."""
     from readers.fits.metadata import ALL, image_metadata
 
     path, hdu = images.images[0]

@@ -1,4 +1,4 @@
-"""Columns from a table by time: for each row of an Index those of the nearest row of the table."""
+"""Columns joined by time: each row of an Index gets those of the nearest row of a table."""
 
 from __future__ import annotations
 

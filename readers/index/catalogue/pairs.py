@@ -15,11 +15,11 @@ from readers.index.catalogue.sky import Sky
 
 Sizes = NDArray[np.int64]
 Progress = Callable[[Sequence[int]], Iterable[int]]
-"""Iterates over the numbers of images, and may report how far it is."""
+"""Wraps the numbers of images, to report progress."""
 
 
 class Pairs(NamedTuple):
-    """Objects on images, or near to them, by image, then by object."""
+    """Objects on or near images, sorted by image, then by object."""
 
     images: NDArray[np.int64]
     """Number of the image, shape (n,)."""
@@ -118,7 +118,7 @@ def sky_pairs(
     ra, dec : ndarray, shape (n,)
         Degrees, ICRS, NaN where there is none.
     names : Named, optional
-        Images on which alone to look for them; by default on all.
+        The image of each object; by default all images are searched.
     images : Images
         Each is opened.
     margin : (float, float)

@@ -1,4 +1,4 @@
-"""Positions on the sky, and which of them an image may show: a search by unit vectors."""
+"""Search for the positions on the sky that an image may show, by unit vectors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 _FRAMES = ("icrs", "fk5", "fk4", "galactic")
 _GRID = 9
-"""Points along each axis of an image to find its footprint with."""
+"""Points along each axis of an image, from which its footprint is found."""
 _WHOLE_SKY = 2.1
 """More than the length of any chord of the unit sphere."""
 _KEPT_FRAMES = 4
 _CLOSE = 0.1
-"""Pixels by which the sky position of a pixel position may differ from where that came from. An
-iteration that did not converge is further away."""
+"""Most pixels by which a pixel position may change when it is converted to the sky and back. More
+means that an iteration did not converge."""
 
 
 class Cone(NamedTuple):
-    """A circle on the sky around an image and its surroundings."""
+    """A circle on the sky around an image and its margin."""
 
     centre: NDArray[np.float64]
     """Unit vector, shape (3,)."""
     chord: float
     """Radius, as the length of a chord of the unit sphere."""
     pixel: float
-    """Shortest side of a pixel, as the length of a chord, too."""
+    """Shortest side of a pixel, as the length of a chord."""
 
 
 def unit_vectors(lon: NDArray[np.float64], lat: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,7 +115,7 @@ class Sky:
         Raises
         ------
         ValueError
-            If the frame of the image is none of the sky, such as that of a planet. astropy may
+            If the frame of the image is not one of the sky, e.g. that of a planet. astropy may
             raise many other errors.
         """
         assert image.wcs is not None

@@ -87,7 +87,7 @@ class Objects:
                 raise KeyError(f"{self.name} has no column {name!r}; {meant}{self._it_has}")
 
     def check_either(self, *pairs: Sequence[str]) -> None:
-        """Raise KeyError for columns of which one pair is needed, whose names are arguments."""
+        """Raise KeyError: the catalogue needs one of these pairs of columns, named by arguments."""
         # Not a for ra.
         meant = {name: near(name, self.names) for name in chain(*pairs)}
         guesses = (
@@ -272,7 +272,7 @@ def _is_part(catalogue: str, name: str) -> str:
 _ECSV = b"# %ECSV "
 """First bytes of ECSV, which says the types of its columns, whatever its suffix."""
 _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
-"""Suffixes of text files whose format astropy finds out by trying."""
+"""Suffixes of text files whose format astropy detects by trying."""
 
 
 def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
@@ -320,7 +320,7 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
 
 
 def _read_text(path: str) -> Table:
-    """Read a table of a format that astropy finds out; what numbers would not hold stays text."""
+    """Read a table in a format that astropy detects. Values that numbers cannot hold stay text."""
     import pyarrow as pa
     from astropy.io import ascii
     from astropy.table import Table
@@ -340,7 +340,7 @@ def _read_text(path: str) -> Table:
 def _read_fits(path: str) -> tuple[Table, str]:
     """Read the first table of a FITS file, or that of SExtractor's objects.
 
-    Pairs of Julian dates, as which astropy writes its times, become those.
+    Pairs of Julian dates, the form in which astropy writes times, become times again.
     """
     from astropy.io import fits
     from astropy.table import Table
@@ -351,7 +351,7 @@ def _read_fits(path: str) -> tuple[Table, str]:
         read = (chosen or tables or [0])[0]
         named = [f"{n} ({hdus[n].name})" if hdus[n].name else f"{n}" for n in tables if n != read]
         columns = hdus[read].columns if tables else ()
-        # Of other times astropy passes over offsets and, where one is missing, the unit.
+        # For other times astropy ignores offsets, and the unit if one time is missing.
         pairs = [column.name for column in columns if column.format == "2D" and column.coord_type]
     others = (
         f". This is HDU {read}; tables are also in HDU {', '.join(named)}: to use another one, "

@@ -1,4 +1,4 @@
-"""Kinds of values, by their bytes: an encoded image, text, or something else."""
+"""Detect by their bytes whether values are encoded images or text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ IMAGES = (
     *(b"\xff\xd8\xff", b"\x89PNG", b"BM", b"RIFF", b"II*\0", b"MM\0*", b"\x93NUMPY", b"SIMPLE  ="),
     *(b"\0\0\0\x0cjP", b"\xff\x4f\xff\x51", b"\x1f\x8b", *(b"P%d" % kind for kind in range(1, 7))),
 )
-"""First bytes of the formats that Readers read, FITS compressed by gzip among them."""
+"""First bytes of the formats that Readers read, including gzipped FITS."""
 
 _LONGEST_TEXT = 4 << 10
-"""Bytes of a value that an Index holds; what is larger stays where it is."""
+"""Most bytes of a value in an Index; larger values stay in their file."""
 
 
 def is_image(begin: bytes) -> bool:
@@ -18,7 +18,7 @@ def is_image(begin: bytes) -> bool:
 
 
 def as_text(value: bytes) -> str | None:
-    """Return a short value as text; None for images, and what is no UTF-8."""
+    """Return a short value as text; None for images, and for bytes that are not UTF-8."""
     if len(value) > _LONGEST_TEXT or is_image(value):
         return None
     try:

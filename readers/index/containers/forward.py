@@ -1,14 +1,14 @@
-"""Read a container from begin to end by few requests, without what is between its entries."""
+"""Read the entries of a container from start to end by few requests, without large gaps."""
 
 from __future__ import annotations
 
 from readers.places.contract import Place
 
 _LARGE, _SMALL = 1 << 20, 8 << 10
-"""Bytes that are read at a time: entries that are small lie next to each other, between large ones
-only the headers are needed."""
+"""Bytes of a read: small entries follow each other closely; between large ones only the headers are
+needed."""
 _FAR = 64 << 10
-"""A gap before the next bytes that is longer than this is not read."""
+"""Largest gap, in bytes, that is read as well."""
 _COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"),
     b"BZh": ("bzip2", "bunzip2"),
@@ -18,11 +18,11 @@ _COMPRESSED = {
 
 
 class Damage(ValueError):
-    """An entry that cannot be read, so that those behind it cannot be found."""
+    """An entry that cannot be read, so that the entries after it cannot be found."""
 
 
 class ForwardReader:
-    """Reads ranges of a place; those near each other, in ascending order, take one request."""
+    """Reads ranges of a place in ascending order, those near each other by one request."""
 
     def __init__(self, place: Place) -> None:
         self.place, self.nbytes = place, place.nbytes
@@ -51,6 +51,6 @@ def check_unpacked(reader: ForwardReader) -> None:
     for magic, (name, command) in _COMPRESSED.items():
         if begin.startswith(magic):
             raise reader.error(
-                f"it is compressed by {name}, so that nothing in it can be read alone: unpack it "
+                f"it is compressed by {name}, so that single entries cannot be read: unpack it "
                 f"by {command}"
             )

@@ -36,7 +36,7 @@ class Kind(Protocol):
 
     @property
     def looked_for(self) -> str:
-        """End of the message that there is no image: which are looked for; empty for any."""
+        """End of the message that there is no image: the kinds of images; empty for any."""
         ...
 
     def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
@@ -61,7 +61,7 @@ class Tar:
 
     @property
     def looked_for(self) -> str:
-        """The ends of names of members."""
+        """Suffixes of the names of members."""
         ends = ", ".join(self.image_suffixes if self.image is None else (self.image,))
         return f"; no member ends in {ends}"
 

@@ -126,7 +126,7 @@ def _read(place: Place, spans: Sequence[Span]) -> list[bytes]:
 
 
 class Meta(NamedTuple):
-    """Page that a commit writes: one of the first two, in turn."""
+    """Meta page: commits write the first two pages of the file in turn."""
 
     page_bytes: int
     depth: int
@@ -149,7 +149,7 @@ class Pages:
         self.meta = self._last_commit()
 
     def values(self) -> Iterator[list[tuple[bytes, Span]]]:
-        """Yield keys and values, in the order of the keys, those of a page together.
+        """Yield keys and values in the order of the keys, a page at a time.
 
         Raises
         ------

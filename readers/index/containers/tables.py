@@ -1,4 +1,4 @@
-"""Find containers, scan them one after the other, and put their tables together."""
+"""Find containers, scan them, and join their tables."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Data = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _AT_ONCE = 16
-"""Remote containers that are scanned at a time: it is waiting for answers that takes time."""
+"""Remote containers that are scanned concurrently: most of the time is spent waiting."""
 _TARS = (".tar", ".tgz", *(f".tar.{suffix}" for suffix in ("gz", "bz2", "xz", "zst")))
 _BESIDE = (".idx", ".lst", "lock.mdb")
-"""Ends of files that lie beside containers."""
+"""Suffixes of files beside containers that belong to them."""
 
 
 def containers_table(
@@ -77,7 +77,7 @@ def tfrecords_table(
 def scan_container(
     kind: Kind, path: str, places: Places
 ) -> tuple[pa.Table | OSError | ValueError, Skipped]:
-    """Return the table of a container, or why it cannot be read, and what is left out.
+    """Return the table of a container, or the error, and what is left out.
 
     Raises
     ------

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _JSON = (".json", ".jsn")
 _TEXTS = (".cls", ".cls2", ".index", ".inx", ".id", ".txt", ".text", ".transcript", *_JSON)
-"""Ends of members whose content becomes a column; WebDataset decodes the same as text."""
+"""Suffixes of members whose content becomes a column: those that WebDataset decodes as text."""
 _MOST_KINDS = 64
 """Extensions of members; if there are more, the names are not those of WebDataset."""
 _LONGEST_TEXT = 64 << 10
-"""Bytes of a member whose content becomes a value."""
+"""Most bytes of a member whose content becomes a value."""
 _META = re.compile(r"__[^/]*__($|/)")
-"""Members that WebDataset keeps for itself."""
+"""Members that are reserved for WebDataset."""
 _NAME = re.compile(r"((?:.*/|)[^./]+)\.([^/]*)", re.DOTALL)
 """Key and extension of a member: everything after the first dot of its base name."""
 
@@ -260,7 +260,7 @@ def _text_columns(name: str, ext: str, texts: Sequence[Any]) -> dict[str, pa.Arr
 # ---- Index files that NVIDIA's wds2idx writes: where each member is ------------------------------
 
 _VERSION = "v1.2"
-"""Older ones have no names of members."""
+"""Older versions do not store names of members."""
 
 
 def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member] | None:
@@ -312,7 +312,7 @@ def _check(reader: ForwardReader, listed: Sequence[Member]) -> None:
     """Raise ValueError unless some headers agree, and no file follows the last member."""
     for member in [listed[number] for number in (0, len(listed) // 2, -1)] if listed else []:
         found = next(members(reader, member.offset - BLOCK), None) if member.offset > 0 else None
-        # The header of a long or special name has a part of it only.
+        # A header has only a part of a long or special name.
         is_plain = member.name.isascii() and len(member.name) < 100
         if found is None or found.nbytes != member.nbytes or (is_plain and found != member):
             raise ValueError(f"{member.name!r} is not at {member.offset}")
@@ -330,7 +330,7 @@ _FILES, _WITHOUT_DATA, _SPARSE = b"07\0", b"123456", b"S"
 _HARD_LINK, _LINKS = b"1", b"12"
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _LONGEST = 1 << 20
-"""Bytes of a long name or of pax records; more is damage."""
+"""Most bytes of a long name or of pax records; more is damage."""
 _AFTER_END = 64 << 10
 """Bytes after the end mark that must be zeros: tar writes at most 10 KiB of them."""
 
@@ -349,7 +349,7 @@ class Link(NamedTuple):
 
     name: str
     target: str
-    """Name of the member that it stands for, if that is in the tar."""
+    """Name of the member that it links to, if that is in the tar."""
 
 
 def members(
@@ -412,8 +412,8 @@ def members(
         at = data + -(-nbytes // BLOCK) * BLOCK
     if reader.read(at, min(at + _AFTER_END, reader.nbytes)).strip(b"\0"):
         raise reader.error(
-            f"it goes on after its end mark at {at}, as where tars were joined by cat: join them "
-            "by tar --concatenate"
+            f"it goes on after its end mark at {at}, like tars joined by cat: join them by tar "
+            "--concatenate"
         )
 
 
@@ -430,14 +430,14 @@ def text(name: bytes) -> str:
 
 
 def _parsed(reader: ForwardReader, at: int, header: bytes) -> tuple[bytes, int, bytes]:
-    """Return type, size and name of a header; ValueError if it is none."""
+    """Return type, size and name from a header; ValueError if the bytes are not a header."""
     if len(header) < BLOCK:
         raise _cut(reader, f"a header or the end mark is expected at {at}")
     field = header[148:156].strip(b" \0")
     # The checksum is of the header with spaces in its own field.
     if not _is_octal(field) or int(field, 8) != sum(header) - sum(header[148:156]) + 256:
         if at == 0:
-            raise reader.error("it is not a tar: it begins with no header")
+            raise reader.error("it is not a tar: it does not begin with a header")
         raise Damage(f"it is damaged: expected the header of a member at {at}")
     name = header[:100].partition(b"\0")[0]
     if header[257:263] == b"ustar\0" and header[345]:

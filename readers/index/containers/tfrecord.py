@@ -86,7 +86,7 @@ def tfrecord_table(
 
 
 def _readable(place: Place, skipped: Skipped) -> Iterator[tuple[int, bytes | None]]:
-    """Yield `records`, up to a damage that hides those behind it."""
+    """Yield `records` up to the first damage after which no more can be found."""
     try:
         yield from records(ForwardReader(place))
     except Damage as error:
@@ -190,8 +190,8 @@ class _Values:
 
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _FIRST, _SECOND = 1, 2
-"""Field 1 of an Example are its features, of these an entry, of an entry its name; field 2 of an
-entry is the feature."""
+"""Numbers of fields: 1 for the features of an Example, an entry of these, and the name of an entry;
+2 for the feature of an entry."""
 
 
 class Feature(NamedTuple):
@@ -240,7 +240,7 @@ def values_of(message: bytes, feature: Field) -> Feature:
 
 
 def _integers(message: bytes, field: Field) -> Iterator[int]:
-    """Yield the numbers of a packed list, or one that stands alone."""
+    """Yield the numbers of a packed list, or a single number."""
     at = field.start
     while at < field.stop:
         value, at = varint(message, at)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OF_SEQUENCE = re.compile(r"([+]0|[+-][0-9.]+(e[+-]?[0-9]+)?[a-zA-Z]+)$")
-"""The end of the name of a part that has an offset."""
+"""Suffix of the name of a part that has an offset."""
 _KEY = b"dali-pipelines frames"
 
 
@@ -63,13 +63,12 @@ class Offset(NamedTuple):
 
 
 def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
-    """Return offsets by name; they must be further apart than so many nanoseconds.
+    """Return offsets by name; they must be more than `apart` nanoseconds apart.
 
     Raises
     ------
     ValueError
-        If one is not a duration, there is none, or two are too close, so that one file could be at
-        both.
+        If there is none, one is not a duration, or two are so close that a file could be at both.
     """
     try:
         several = () if isinstance(offsets, str) else tuple(offsets)

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 Missing = Literal["drop", "keep"]
 """Whether to drop a sample that lacks a channel, or to keep it."""
 _LISTED = 20
-"""Channels, or frames, that a message names."""
+"""Channels or frames to name in a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Grouping:
         return with_frames(pa.table(columns), self.frames), dropped
 
     def _belonging(self, table: pa.Table) -> list[NDArray[np.bool_]]:
-        """Return for each channel which rows are of it."""
+        """Return a mask of the rows of each channel."""
         if self.channels is None:
             return [np.ones(table.num_rows, bool)]
         belonging = [_equal(table[self.by], channel) for channel in self.channels]
@@ -171,7 +171,7 @@ class Grouping:
     def _channel(
         self, rows: NDArray[np.int64], times: NDArray[np.int64], count: int, of: str
     ) -> ChannelFiles:
-        """Return the files of a channel: its rows that have times, out of so many."""
+        """Return the files of a channel: its rows that have times."""
         if not len(rows):
             raise ValueError(
                 f"column {self.time!r} is empty in all {count} rows{of}: "
@@ -236,7 +236,7 @@ def _values(column: pa.ChunkedArray) -> str:
 
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
-    """Return what locates the files of some rows, null for row -1."""
+    """Return the columns that locate the files of some rows, null for row -1."""
     import pyarrow as pa
 
     chosen = pa.array(rows, mask=rows < 0)
@@ -250,7 +250,7 @@ def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str,
 
 @dataclass(frozen=True)
 class Dropped:
-    """Samples that are left out, as they lack a file."""
+    """Samples that are left out because they lack a file."""
 
     count: int
     """Number of them."""
@@ -292,7 +292,7 @@ def log_skipped(
     channels: Sequence[ChannelFiles],
     files: NDArray[np.int64],
 ) -> None:
-    """Write a line for each reason for which rows are in no sample.
+    """Log a line for each reason why rows are in no sample.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def log_skipped(
 
 
 def _mask(count: int, chosen: Iterable[NDArray[np.int64]]) -> NDArray[np.bool_]:
-    """Return which of so many rows are chosen."""
+    """Return a mask of `count` rows in which these are chosen."""
     mask = np.zeros(count, bool)
     for rows in chosen:
         mask[rows] = True

@@ -20,10 +20,10 @@ class ChannelFiles:
     def nearest(
         self, times: NDArray[np.int64], tolerance: int, shift: int = 0, *, once: bool = True
     ) -> NDArray[np.int64]:
-        """Return the row for each of some times, so much later; -1 for none.
+        """Return the row nearest to each time plus `shift`; -1 for none.
 
-        Of two that are equally near the earlier one. With `once`, each row once at most, and the
-        times must be ascending.
+        Of two rows that are equally near it is the earlier one. With `once`, each row is returned
+        at most once, and the times must be ascending.
         """
         wanted, exists = shifted(times, shift)
         files, distance = self._nearest(wanted)
@@ -54,7 +54,7 @@ class ChannelFiles:
 
 
 def shifted(times: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return times that are so much later, and which of them 64 bits can hold."""
+    """Return times plus `shift`, and a mask of those that 64 bits can hold."""
     limits = np.iinfo(np.int64)
     exists = times <= limits.max - shift if shift > 0 else times >= limits.min - shift
     return times + shift, exists

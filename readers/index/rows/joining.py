@@ -32,7 +32,7 @@ def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     check_bool("fill", fill)
     if not fill:
         _check_columns(tables)
-    # Labels without classes number other classes than labels with them.
+    # Labels with and without class names may number different classes.
     labelled = [table for table in tables if not set(LABELS).isdisjoint(table.column_names)]
     classes = {classes_of(table) for table in labelled}
     if len(classes) > 1:
@@ -67,7 +67,7 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
 
 
 def check_name(name: Any) -> None:
-    """Raise TypeError or ValueError for what cannot be the name of a column."""
+    """Raise TypeError or ValueError if this cannot be the name of a column."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a column must be text, got {name!r}")
     if not name:
@@ -155,9 +155,9 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _is_for_arrow(values: Any) -> bool:
-    """Return whether PyArrow is to convert values, as those of pandas that are not NumPy's.
+    """Return whether PyArrow converts values best, such as those of pandas' own types.
 
-    In an array of NumPy, integers with missing values would be floats.
+    In an array of NumPy, integers with missing values would become floats.
     """
     dtype = getattr(values, "dtype", None)
     is_frames = hasattr(dtype, "na_value") or hasattr(values, "__arrow_c_stream__")  # or of polars
@@ -167,7 +167,7 @@ def _is_for_arrow(values: Any) -> bool:
 
 
 def _check_masks(name: str, values: Any) -> None:
-    """Refuse rows that are masked, of which PyArrow would take what is below the mask."""
+    """Reject masked rows: PyArrow would take the values below the mask."""
     for row, value in enumerate(values if isinstance(values, Sequence) else ()):
         if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
             raise ValueError(

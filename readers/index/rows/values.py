@@ -1,4 +1,4 @@
-"""Values of rows that no tensor carries, such as text: looked up when a batch is delivered."""
+"""Values that do not fit a tensor, such as text, looked up when a batch is delivered."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class RowValues:
-    """Columns of an Index, looked up by row: only the rows that are asked for are read.
+    """Columns of an Index, of which only the requested rows are read.
 
     Parameters
     ----------
     table : pyarrow.Table
         The table of the Index.
     names : iterable of str
-        Columns; those that a tensor carries are left out.
+        Columns; those that fit a tensor are left out.
     file : SharedFile, optional
         The file from which the table is mapped.
 
@@ -77,7 +77,7 @@ class RowValues:
         return {name: self._values(name, column, rows) for name, column in self._columns.items()}
 
     def _values(self, name: str, column: pa.ChunkedArray, rows: Sequence[int]) -> list[Any]:
-        # Row by row, as `take` would join the chunks of the whole column first.
+        # Row by row: `take` would first join the chunks of the whole column.
         if name in self._widths:
             found = (column.slice(row, 1) for row in rows)
             return [self._array(name, one) if one[0].is_valid else None for one in found]

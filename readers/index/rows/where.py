@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _ROW = "\ue000"
-"""Column of row numbers: DuckDB proposes names that are alike, and nothing is like this one."""
+"""Column of row numbers. DuckDB suggests similar names in errors, and none is similar to this."""
 
 # Nothing outside the table can be reached: no file, no network, no Python variable.
 _DUCKDB_CONFIG = {
@@ -27,9 +27,9 @@ _DUCKDB_CONFIG = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
-    "threads": "1",  # of several each time another may be the first of a group
+    "threads": "1",  # with several threads another row may be the first of a group each time
 }
-# Nor the time zone of the machine, by which dates are compared with times of a time zone.
+# Dates are compared with times in UTC, not in the time zone of the machine.
 _SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
 
 
@@ -77,7 +77,7 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
         If the condition is not text.
     ValueError
         If the condition is not such an expression, is neither true nor false, or uses what may give
-        other rows each time; or if names of columns differ only in case. It begins with "where".
+        other rows each time; or if names of columns differ only in case.
     """
     try:
         import duckdb
@@ -111,7 +111,7 @@ def _matching(
     row_name = _ROW
     while row_name in table.column_names:
         row_name += _ROW
-    # A view, so that the condition may ask it for more: (SELECT avg(exptime) FROM archive).
+    # A view, so that a condition can have subqueries: (SELECT avg(exptime) FROM archive).
     _without_nan(connection.from_arrow(table)).create_view("archive")
     numbered = table.append_column(row_name, [np.arange(table.num_rows)])
     archive = _without_nan(connection.from_arrow(numbered)).set_alias("archive")
@@ -127,7 +127,7 @@ def _matching(
 def _readable(
     table: pa.Table, connection: duckdb.DuckDBPyConnection
 ) -> tuple[pa.Table, dict[str, pa.DataType]]:
-    """Return the table of what DuckDB reads, float16 as float32, and the types of other columns."""
+    """Return the table that DuckDB reads, with float16 as float32, and types of other columns."""
     import duckdb
     import pyarrow as pa
 
@@ -144,7 +144,7 @@ def _readable(
 
 
 def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.DataType]) -> str:
-    # With the names that it proposes, but without the query and long lists of functions.
+    # Keep suggested names, but not the query and long lists of functions.
     reason = re.split(r"\n[\n\t]", str(error))[0]
     if "Candidate bindings" not in reason:  # of a name that is not a column: some that are like it
         return reason

@@ -137,7 +137,7 @@ def _lengths(table: pa.Table, side: int | str) -> NDArray[np.int64]:
 
 
 def _starts(size: int, pixels: int, step: int) -> NDArray[np.int64]:
-    """Return where windows begin along an axis; the last one ends at its end."""
+    """Return the starts of windows along an axis; the last window ends at its end."""
     starts = np.arange(0, size - pixels + 1, step)
     last = size - pixels
     return starts if starts[-1] == last else np.append(starts, last)
