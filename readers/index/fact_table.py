@@ -26,8 +26,8 @@ COLUMNS = {
     "codec": "string",
     "file_bytes": "int64",
 }
-"""Name and Arrow type of the columns before those of the header keywords. ``planes`` is the number
-of planes of the image; ``plane`` exists if there is a row for each."""
+"""Names and Arrow types of the columns before the header keywords. ``planes`` is the number of
+planes of the image; ``plane`` exists if each plane has a row."""
 
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 _IN_UTC = "DATE"
@@ -35,7 +35,7 @@ _BATCH_ROWS = 8192
 
 
 def keys_to_read(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the keywords to read for these columns: for each time its TIMESYS, too."""
+    """Return the keywords to read for these columns, including TIMESYS for each time."""
     times = (key for key in keys if _TIME_KEY.fullmatch(key) and key != _IN_UTC)
     return (*keys, *map(_scale_of, times))
 
@@ -56,19 +56,18 @@ class FactTable:
 
     Notes
     -----
-    A column has the narrowest type that holds all its values: integer, float (integers among
-    floats become floats, if no integer would be another), or text. The text ``NaN``, which stands
-    for a missing number where FITS has none, is null in a column of numbers or times.
+    A column has the narrowest type that holds all its values: integer, float (also for integers
+    among floats, if none of them would change), or text. The text ``NaN``, with which files mark a
+    missing number, is null in a column of numbers or times.
 
     Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and T_END becomes a time in UTC; it
-    may be ISO 8601, or in HMI's format from 1972 on
-    (``2011.02.15_02:00:00_TAI``). It is converted from the time scale of
-    TIMESYS, unless it ends with its own (``Z``, ``_TAI``) or is DATE, which is always in UTC (FITS
-    Standard 4.0, sections 4.4.2.1 and 9.2.1). Scales other than UTC, TAI, TT, TDB (taken for TT,
-    from which it differs by less than 2 ms) and GPS are not converted. A leap second counts as the
-    second after it, see `readers.leapseconds.utc_nanoseconds`.
+    may be ISO 8601, or in HMI's format from 1972 on (``2011.02.15_02:00:00_TAI``). It is converted
+    from the time scale of TIMESYS, unless it names its own scale (``Z``, ``_TAI``) or is DATE,
+    which is always in UTC (FITS Standard 4.0, sections 4.4.2.1 and 9.2.1). The scales UTC, TAI, TT,
+    TDB (treated as TT, from which it differs by less than 2 ms) and GPS are converted, others are
+    not. A leap second counts as the second after it, see `readers.leapseconds.utc_nanoseconds`.
 
-    QUALITY is an unsigned 32-bit integer, which FITS can only store signed: negative values are
+    QUALITY is an unsigned 32-bit integer. FITS can only store it signed, so negative values are
     those with the highest bit set.
     """
 
@@ -77,8 +76,8 @@ class FactTable:
         self._names = (*COLUMNS, *keys_to_read(keys))
         self._has_planes = has_planes
         self.not_times: dict[str, tuple[int, str]] = {}
-        """By column: number of texts that are not times, or in another time scale, which `table`
-        leaves empty, and the first of them."""
+        """By column: number of texts that `table` leaves empty because they are not times, or in an
+        unknown time scale; and the first of them."""
         self._rows: list[tuple[Value, ...]] = []
         self._batches: list[list[_Batch]] = []
 
@@ -140,7 +139,7 @@ def column_name(key: str) -> str:
 
 
 def check_keys(keys: Iterable[str], columns: Iterable[str]) -> None:
-    """Raise ValueError if columns of keywords would replace others, or say what is read of rows."""
+    """Raise ValueError if columns of keywords would replace others, or locate the data of rows."""
     others, made = {*COLUMNS, *columns}, [*map(column_name, keys)]
     if twice := sorted({name for name in made if name in others or made.count(name) > 1}):
         raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
@@ -154,14 +153,14 @@ def check_keys(keys: Iterable[str], columns: Iterable[str]) -> None:
 
 
 class _Batch:
-    """Some values of a column, in an array for each of their types, as others are still to come."""
+    """Some values of a column, in an array for each type, until all values are known."""
 
     def __init__(self, values: Sequence[Value]) -> None:
         import pyarrow as pa
 
         self.count = len(values)
         self.arrays: dict[str, pa.Array] = {}
-        """By type: the values of this type, and null for others."""
+        """By type: values of this type, with null for the others."""
         names = {kind.__name__ for kind in {*map(type, values)}} - {_NONE}
         if len(names) == 1:
             with suppress(OverflowError):  # of integers
@@ -174,12 +173,12 @@ class _Batch:
             self.arrays[kind] = pa.array(texts if kind == _HUGE else own, _ARROW[kind])
 
     def has_words(self) -> bool:
-        """Return whether a text is another one than ``NaN``."""
+        """Return whether a text is not ``NaN``."""
         texts = self.arrays.get("str")
         return texts is not None and not all(map(_is_nan, texts.drop_null().to_pylist()))
 
     def has_exact_integers(self) -> bool:
-        """Return whether no integer is another as a float."""
+        """Return whether all integers are exact as floats."""
         arrays = [self.arrays[kind] for kind in ("int", _HUGE) if kind in self.arrays]
         integers = (n for array in arrays for n in array.drop_null().to_pylist())
         return all(float(n) == int(n) for n in integers)
@@ -204,7 +203,7 @@ _ARROW = {"bool": "bool", "int": "int64", "float": "float64", "str": "string", _
 
 
 def _kind(value: Value) -> str:
-    """Return the name of a value's type; integers beyond 64 bits are another."""
+    """Return the name of a value's type; integers beyond 64 bits have their own."""
     is_huge = type(value) is int and not -(1 << 63) <= value < 1 << 63
     return _HUGE if is_huge else type(value).__name__
 

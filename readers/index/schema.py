@@ -69,7 +69,7 @@ def check_distinct(table: pa.Table) -> None:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return the table with plain text and bytes in place of views, which PyArrow cannot `take`."""
+    """Return the table with plain text and bytes for views: PyArrow takes no rows of views."""
     import pyarrow as pa
 
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}

@@ -78,9 +78,9 @@ class Codec(ABC):
         """Return the bytes that so many pixels need at least."""
 
     def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
-        """Estimate the bytes that are sent of tiles of so many bytes in the file, and pixels.
+        """Estimate the bytes to send for tiles of this many bytes in the file, and pixels.
 
-        It allows for images that compress less well.
+        The estimate allows for images that compress less well.
         """
         del pixels
         return int(1.15 * tile_bytes)

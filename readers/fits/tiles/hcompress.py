@@ -1,4 +1,4 @@
-"""HCOMPRESS_1: the stream of a tile to its pixels, by numba; imported when the first is read.
+"""HCOMPRESS_1: decode the stream of a tile by numba. Imported when the first tile is read.
 
 The bytes of a stream are a header, the bit planes of the coefficients' magnitudes, four bits of 0,
 and from the next whole byte on the signs. The coefficients are in quadrants, one after the other,
@@ -33,14 +33,14 @@ _HEADER = struct.Struct(">2s3iq3B")
 left one, the two beside it, the lower right one."""
 _MAGIC = b"\xdd\x99"
 _MOST_PLANES = 62
-"""Bits of an int64 without the sign, and one to spare."""
+"""Bits of an int64, less the sign and one to spare."""
 _PLAIN, _QUADTREE = 0, 15
 """Formats of a bit plane."""
 _CODES = (
     *("111110", "000", "001", "1000", "010", "1001", "11010", "11011"),
     *("011", "11100", "1010", "11101", "1011", "11110", "111111", "1100"),
 )
-"""Bits that stand for each of the values 0 to 15."""
+"""Codes of the values 0 to 15, in bits."""
 
 PADDING = 4
 """Words of zeros after a stream: its end is checked after ten codes, and two words are loaded."""
@@ -95,7 +95,7 @@ def _needs_int64(rows: int, columns: int, total: int, largest: int) -> bool:
 
 
 class _Tile(NamedTuple):
-    """The numbers of a header, and those that follow from it."""
+    """Numbers of a header, and numbers derived from it."""
 
     rows: int
     columns: int
@@ -160,7 +160,7 @@ def read_coefficients(words, end, planes, scale, total, magnitudes, codes, nodes
 
 @cache
 def _compile_once(is_wide: bool, smooth: bool) -> None:
-    """Compile for a type, or wait for another process that does."""
+    """Compile for a type, or wait for another process that is compiling."""
     change = 1 if smooth else None
     with JIT.turn():
         _decoded(np.zeros(1, np.uint8), _Tile(2, 2, 1, 0, [0, 0, 0], change, is_wide))
@@ -202,7 +202,7 @@ def peek(words, at):  # type: ignore[no-untyped-def]
 def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-def]
     """Decode the next values into ``codes[nodes[:count]]``; return the next bit, or -1.
 
-    Two at a time, as each waits for the bits of the one before.
+    Two at a time, because each must wait for the bits of the one before.
     """
     done, count = np.uint64(0), np.uint64(count)
     while done + np.uint64(10) <= count and at <= end:
@@ -485,8 +485,8 @@ def _expand_rows(upper, lower, above, below, level):  # type: ignore[no-untyped-
 def _expand(h0, hx, hy, hc, level):  # type: ignore[no-untyped-def]
     """Return 2x2 pixels from their sum and differences; those beyond an edge are 0.
 
-    What the transform lost by dividing sums, rounded, is in the low bits of the differences. Each
-    operation is cast: numba would go on with 64 bits, and vectors of half as many pixels.
+    The remainders of the divided sums are in the low bits of the differences. Each result is cast,
+    because numba would continue with 64 bits, and vectors of half as many pixels.
     """
     number = type(h0)
     bit0, bit1 = number(number(1) << level), number(number(2) << level)

@@ -1,8 +1,8 @@
 """Tiled images: the tiles that a window touches, as the graph decodes them.
 
-RICE_1 and PLIO_1 tiles are sent as they are, gzipped ones inflated, and the graph does the rest
-(`dali_pipelines.kernels`). HCOMPRESS_1 is decoded here. The table of tiles is read here because
-astropy would read it all and decode each tile. Nothing in the file is trusted: each descriptor is
+RICE_1 and PLIO_1 tiles are sent unchanged, gzipped ones are inflated, and the graph does the rest
+(`dali_pipelines.kernels`). HCOMPRESS_1 is decoded here. The table of tiles is read here, because
+astropy would read all of it and decode each tile. The file is not trusted: each descriptor is
 checked before it is used. Other codecs are left to astropy.
 """
 
@@ -205,7 +205,7 @@ class TiledImage:
         return data, np.stack(plans), scaling, sent.input_bytes + found.input_bytes
 
     def _found(self, place: Place, window: Window | None, planes: Sequence[int]) -> FoundTiles:
-        """Find the tiles that a window touches, and read those that are not coded."""
+        """Find the tiles that a window touches, and read those stored without the codec."""
         y, x, height, width = self.shape.region(window)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
@@ -295,7 +295,7 @@ class TiledImage:
 
 
 def _check_seed(header: Mapping[str, Any]) -> None:
-    """Reject a seed with which astropy's C code reads out of bounds where floats are quantised."""
+    """Reject a seed for quantised floats with which astropy's C code would read out of bounds."""
     if "SUBTRACTIVE" in str(header.get("ZQUANTIZ")):
         seed = header.get("ZDITHER0")
         if not isinstance(seed, int) or not 1 <= seed <= 10000:

@@ -1,4 +1,4 @@
-"""Offsets of headers and tiles in a FITS file: the ranges of a window, before it is read.
+"""Offsets of headers and tiles in a FITS file, to fetch all ranges of a window at once.
 
 They only say what to fetch ahead. What is read follows from the file itself, so that offsets in a
 file that has changed cost some bytes, and nothing else.
@@ -36,17 +36,17 @@ _HEAD = struct.Struct("<BIHb3IQ")
 """Version, CRC-32 of what follows it, number of ranges of headers, BITPIX of a plain image or 0,
 shape, and start of the data."""
 _SUMMED = 5
-"""First byte that the CRC covers."""
+"""First byte covered by the CRC."""
 _RANGE = struct.Struct("<QI")
 """First byte and length."""
 _TABLE = struct.Struct("<7IQ")
-"""The numbers of `TileOffsets` from `tile_height` on."""
+"""Numbers of `TileOffsets`, from `tile_height` on."""
 _NEAR = 4096
-"""Bytes between header, table and tiles that are fetched as well."""
+"""Largest gap, in bytes, between header, table and tiles that is fetched as well."""
 _MOST_STEPS = 4096
-"""Steps, one byte each, that are noted of a file."""
+"""Most steps of a file, one byte each."""
 _MOST_STEPS_OF_ROWS = 256
-"""The same where tiles are as wide as the image: all that a window needs is together."""
+"""Most steps if tiles are as wide as the image, so that a window needs one run of tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,25 @@ class TileOffsets:
     start: int
     """First byte of the table in the file."""
     steps: NDArray[np.uint8]
-    """Shape (groups,): from the start of each group of tiles to its end, both in
-    units, rounded down."""
+    """Shape (groups,): length of each group of tiles, in units; start and end are rounded down."""
     tile_height: int
     tile_width: int
     row_bytes: int
     """Bytes of a row of the table."""
     first_plane: int
-    """First plane of those that are noted."""
+    """First plane with offsets."""
     group: int
-    """Tiles of a step."""
+    """Tiles in a step."""
     unit: int
-    """Bytes in which steps are measured."""
+    """Bytes of a unit."""
     num_tiles: int
-    """Tiles that are noted."""
+    """Number of tiles with offsets."""
     heap: int
-    """First byte of those."""
+    """First byte of the first of these tiles."""
 
     @classmethod
     def read(cls, image: TiledImage, place: Place, plane: int | None) -> TileOffsets | None:
-        """Read the table of an image, or of one plane; None if the tiles are not in order."""
+        """Read the table for all planes, or for one plane; None if the tiles are not in order."""
         num_tiles = image.table.num_tiles
         first_plane = plane or 0
         if plane is not None:
@@ -107,7 +106,7 @@ class TileOffsets:
     def ranges(
         self, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first bytes and ends of what planes of a window need of table and tiles."""
+        """Return first bytes and ends of the ranges of table and tiles that a window needs."""
         y, x, height, width = self.shape.region(window)
         across = -(-self.shape.width // self.tile_width)
         plane_tiles = across * -(-self.shape.height // self.tile_height)
@@ -146,7 +145,7 @@ class ImageOffsets:
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def pack(self) -> bytes:
-        """Return it as bytes: some 60 and one for each step."""
+        """Return the offsets as bytes: some 60, and one for each step."""
         image, table = self.image, b""
         bitpix = image.bitpix if isinstance(image, StoredImage) else 0
         ranges = b"".join(_RANGE.pack(start, stop - start) for start, stop in self.header)

@@ -24,10 +24,10 @@ _NUMBERS = {
     letter: np.dtype(name)
     for letter, name in zip("PQIJKE", (">i4", ">i8", ">i2", ">i4", ">i8", ">f4"), strict=True)
 }
-"""Types of numbers by the letter of a TFORM; for others that of D."""
+"""Types of numbers by the letter of a TFORM; the type of D for others."""
 _ARRAYS = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
 _LETTERS = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"} | dict.fromkeys(_ARRAYS, "PQ")
-"""Letters that the TFORM of a column may have."""
+"""Letters that a TFORM may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class TileColumn:
 
 
 def tile_columns(header: Mapping[str, Any]) -> dict[str, TileColumn] | None:
-    """Return the columns of the table by name; None if they are unusual and astropy must read them.
+    """Return the columns of the table by name; None for unusual ones, which are left to astropy.
 
-    ``hdu.columns`` holds the same, but takes as long as all other work on the header.
+    ``hdu.columns`` would take as long as all other work on the header.
     """
     columns: dict[str, TileColumn] = {}
     start = 0
@@ -78,7 +78,7 @@ def tile_columns(header: Mapping[str, Any]) -> dict[str, TileColumn] | None:
 
 @dataclass(frozen=True, slots=True)
 class TileTable:
-    """The rows of the table, one for each tile, and the heap of their bytes.
+    """Rows of the table, one for each tile, and the heap with the bytes of the tiles.
 
     Notes
     -----
@@ -150,7 +150,7 @@ class TileTable:
     def stored_values(
         self, place: Place, row: NDArray[np.uint8], pixels: int, *, floats: bool
     ) -> tuple[bytes, int, int]:
-        """Return the values of a tile that its codec did not take, BITPIX, and the bytes read."""
+        """Return the values of a tile stored without the codec, their BITPIX, and bytes read."""
         for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
             if name not in self.columns:
                 continue
@@ -172,24 +172,24 @@ class TileTable:
 
 
 class FoundTiles(NamedTuple):
-    """The tiles that a window touches, plane by plane and row by row."""
+    """Tiles that a window touches, plane by plane and row by row."""
 
     table: NDArray[np.uint8]
     """Their rows of the table, shape (tiles, row_bytes)."""
     lengths: NDArray[np.int64]
-    """In bytes, as `TileTable.descriptors` returns them, with `offsets`."""
+    """In bytes, from `TileTable.descriptors`, like `offsets`."""
     offsets: NDArray[np.int64]
     shapes: Callable[[], NDArray[np.int64]]
     """Returns the rows and columns of each, shape (tiles, 2)."""
     is_coded: Any
-    """Index of those that their codec took."""
+    """Indices of the tiles in the image's codec."""
     stored: dict[int, tuple[bytes, int, int]]
-    """The others, see `TileTable.stored_values`."""
+    """Values of the others, see `TileTable.stored_values`."""
     input_bytes: int
-    """Bytes that were read: of the table, and of these."""
+    """Bytes read of the table and of these values."""
 
     def coded(self, place: Place) -> CodedTiles:
-        """Return those that their codec took, which are in this place."""
+        """Return the tiles in the image's codec, which are in this place."""
         coded = self.is_coded
         return CodedTiles(
             place, self.offsets[coded], self.lengths[coded], lambda: self.shapes()[coded]
