@@ -128,13 +128,12 @@ class HeaderRules:
     def violation(self, header: Mapping[str, Any]) -> Violation | None:
         """Return the first rule that a header breaks, None for none; see `check`."""
         try:
-            self._instrument(header)
-            self._quality(header)
-            self._level(header)
-            self._img_type(header)
-            self._exposed(header)
-            self._percentd(header)
-            self._geometry(header)
+            if not text(header, "INSTRUME").startswith(("AIA", "HMI")):
+                raise ValueError(f"INSTRUME is {header['INSTRUME']!r}, expected AIA or HMI")
+            self._check_quality(header)
+            if not is_hmi(header):
+                self._check_aia(header)
+            self._check_geometry(header)
         except _FullDiskError as error:
             return Violation("full disk", str(error))
         except ValueError as error:  # its message begins with the keyword that is wrong
@@ -176,11 +175,7 @@ class HeaderRules:
         kept = np.setdiff1d(np.arange(row), np.fromiter(refused, np.int64, len(refused)))
         return Selection(kept, refused)
 
-    def _instrument(self, header: Mapping[str, Any]) -> None:
-        if not text(header, "INSTRUME").startswith(("AIA", "HMI")):
-            raise ValueError(f"INSTRUME is {header['INSTRUME']!r}, expected AIA or HMI")
-
-    def _quality(self, header: Mapping[str, Any]) -> None:
+    def _check_quality(self, header: Mapping[str, Any]) -> None:
         mask = self.hmi_quality if is_hmi(header) else self.quality
         if mask == 0:
             return
@@ -193,32 +188,20 @@ class HeaderRules:
             reason = f"bits that should not be set: {', '.join(listed)}"
             raise ValueError(f"QUALITY is {quality:#010x}: {reason}")
 
-    def _level(self, header: Mapping[str, Any]) -> None:
-        if self.level is None or is_hmi(header):
-            return
-        level = number(header, "LVL_NUM")
-        if level != self.level:
+    def _check_aia(self, header: Mapping[str, Any]) -> None:
+        if self.level is not None and (level := number(header, "LVL_NUM")) != self.level:
             why = ": it is registered already, and must not be resampled twice" * (level == 1.5)
             raise ValueError(f"LVL_NUM is {level:g}, expected {self.level:g}{why}")
-
-    def _img_type(self, header: Mapping[str, Any]) -> None:
-        if self.img_type is None or is_hmi(header):
-            return
-        found = text(header, "IMG_TYPE")
-        if found != self.img_type:
+        if self.img_type is not None and (found := text(header, "IMG_TYPE")) != self.img_type:
             raise ValueError(f"IMG_TYPE is {found!r}, expected {self.img_type!r}")
-
-    def _exposed(self, header: Mapping[str, Any]) -> None:
-        if self.exposed and not is_hmi(header) and number(header, "EXPTIME") <= 0:
+        if self.exposed and number(header, "EXPTIME") <= 0:
             raise ValueError(f"EXPTIME is {header['EXPTIME']}, expected more than 0 seconds")
-
-    def _percentd(self, header: Mapping[str, Any]) -> None:
-        if self.percentd > 0 and not is_hmi(header) and number(header, "PERCENTD") < self.percentd:
+        if self.percentd > 0 and number(header, "PERCENTD") < self.percentd:
             raise ValueError(
                 f"PERCENTD is {header['PERCENTD']}, expected at least {self.percentd:g} % of pixels"
             )
 
-    def _geometry(self, header: Mapping[str, Any]) -> None:
+    def _check_geometry(self, header: Mapping[str, Any]) -> None:
         wcs = AffineWCS.of(header)
         if self.full_disk and not wcs.holds_disk(number(header, "RSUN_OBS")):
             x, y = wcs.sun_centre
