@@ -16,7 +16,7 @@ import pytest
 from cached_origin import DATA, Origin, cell_files, used
 
 from readers.places.cache import disk
-from readers.places.cache.cells import BLOCK
+from readers.places.cache.cells import BLOCK, CELL
 from readers.places.cache.disk import LEAST, DiskCache
 
 
@@ -169,6 +169,27 @@ def test_blocks_that_could_not_be_written_take_no_room(
     assert (used(folder), bytes_counted(folder)) == (before, counted)
     assert origin.read(cache, 0, 9) == DATA[:9]
     assert origin.asked == [(0, BLOCK), (BLOCK, 25 * BLOCK)]
+
+
+def test_of_several_cells_those_before_a_fault_are_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, origin, pwrite = DiskCache(str(folder), 4 * LEAST), Origin(), os.pwrite
+    written = []
+
+    def fails_for_the_second_cell(file: int, data: bytes, position: int) -> int:
+        if len(data) >= BLOCK:
+            written.append(file)
+            if len(written) == 2:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(file, data, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fails_for_the_second_cell)
+        assert origin.read(cache, CELL - BLOCK, 3 * CELL) == DATA[CELL - BLOCK : 3 * CELL]
+    assert used(folder) == bytes_counted(folder) <= 4 * BLOCK
+    assert origin.read(cache, CELL - BLOCK, CELL) == DATA[CELL - BLOCK : CELL]
+    assert len(origin.asked) == 1
 
 
 def bytes_counted(folder: Path) -> int:
