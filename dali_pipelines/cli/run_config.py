@@ -47,8 +47,8 @@ class RunConfig(DeviceFlags, ImagesFlags):
         "retries request_timeout concurrency cache cache_bytes read_threads",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window outside missing flip flip_probability rotate zoom random_area "
-        "random_aspect_ratio resize_shorter resize interpolation stretch augment transform mean std "
-        "dtype ragged outputs",
+        "random_aspect_ratio resize_shorter resize interpolation stretch augment transform mean "
+        "std dtype ragged outputs",
         "targets": "columns mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "

@@ -127,9 +127,10 @@ class Index:
         Returns
         -------
         Index
-            With ``path``, and a column for each of `keys`, null without a value. For objects also ``file_bytes`` and ``etag``, their lengths and versions:
-            an object that has changed when it is read is rejected. They come from the listing; for
-            each URL of a list or catalogue the first byte is requested, see `with_versions`.
+            With ``path``, and a column for each of `keys`, null without a value. For objects also
+            ``file_bytes`` and ``etag``, their lengths and versions: an object that has changed
+            when it is read is rejected. They come from the listing; for each URL of a list or
+            catalogue the first byte is requested, see `with_versions`.
 
         Raises
         ------
