@@ -241,7 +241,9 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
             "splines: set order, 1 or 3"
         )
     if config.dtype not in FLOATS:
-        raise ValueError(f"calibrated images are {', '.join(FLOATS)}, got dtype {config.dtype!r}")
+        raise ValueError(
+            f"calibrated images are bfloat16, float32 or float16, got dtype {config.dtype!r}"
+        )
     if config.outside == "fill":
         raise ValueError(
             "outside='fill' is not for aia_pipeline, whose images continue beyond the frame with "

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+import solar_files
 import torch
 from astropy.io import fits
 from PIL import Image
@@ -20,6 +21,7 @@ from dali_pipelines import (
     Loader,
     PipelineConfig,
     Preprocessor,
+    aia_pipeline,
     fits_pipeline,
     jpeg_pipeline,
     npy_pipeline,
@@ -99,6 +101,14 @@ def test_other_formats(tmp_path: Path) -> None:
         expected = torch.from_numpy(pixels).to(torch.bfloat16)
         assert torch.equal(found[0, 0].nan_to_num(3), expected.nan_to_num(3))
         assert found[0, 0, 0, :2].tolist() == [1, 1 + 2**-6]
+
+
+def test_calibrated_frames(tmp_path: Path) -> None:
+    pixels, header = solar_files.frame()
+    index = Index.from_paths([solar_files.save(tmp_path / "a.fits", pixels, header)])
+    (exact,) = delivered(aia_pipeline, index, size=64)
+    (found,) = delivered(aia_pipeline, index, size=64, dtype="bfloat16")
+    assert torch.equal(found.nan_to_num(7), exact.to(torch.bfloat16).nan_to_num(7))
 
 
 @pytest.mark.parametrize("framework", ["numpy", "dlpack", "cupy"])

@@ -58,19 +58,21 @@ NEEDED: dict[str, dict[str, Any]] = {
 """Arguments without which a dataclass cannot be made."""
 METHODS: dict[str, dict[str, Any]] = {
     "concat": {},
+    "cutmix": {},
     "cutouts": {"catalogue": pa.table({"x": [5], "y": [5]}), "size": 4},
     "each_plane": {"planes": [0, 1]},
     "each_window": {"crop": 4, "image": (10, 10)},
     "from_zarr": {},
     "head": {},
     "group": {"channels": ["a"], "by": "name"},
+    "mixup": {},
     "split": {"fractions": {"train": 1.0}},
     "with_keys": {"keys": ["EXPTIME"]},
     "with_mcu_rows": {},
     "with_nearest": {"catalogue": pa.table({"time": ["2020-01-01"]}), "tolerance": 1},
     "with_tiles": {},
 }
-"""Arguments of those of an Index, beside it."""
+"""Arguments of those of an Index, or of a batch, beside it."""
 
 
 class Setting(NamedTuple):

@@ -64,8 +64,6 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"resize_shorter": 9, "crop": (8, 8), "flip": "h"},
     {"crop": (8, 8), "rotate": 20.0, "resize": (4, 4)},
     {"resize_shorter": 9, "crop": (8, 8), "flip": "h", "interpolation": "bicubic"},
-    {"random_area": (0.1, 1.0), "resize": (4, 4), "flip": "hv", "interpolation": "nearest"},
-    {"crop": (8, 8), "rotate": 20.0, "flip": "v", "interpolation": "nearest"},
     {"crop": (8, 8), "zoom": (0.5, 2.0), "flip": "v", "dtype": "float16"},
     {"crop": (8, 8), "window": "row", "outside": "fill", "flip": "hv"},
     {"crop": (8, 8), "window": "row", "outside": "fill", "missing": 3, "resize": (4, 4)},
@@ -75,6 +73,12 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"crop": (8, 8), "window": "row", "outside": "fill", "subpixel": True, "resize": (4, 4)},
 ]
 """Settings; ``subpixel`` stands for columns y and x that are floats."""
+
+NEAREST: list[dict[str, Any]] = [
+    {"random_area": (0.1, 1.0), "resize": (4, 4), "flip": "hv", "interpolation": "nearest"},
+    {"crop": (8, 8), "rotate": 20.0, "flip": "v", "interpolation": "nearest"},
+]
+"""Settings whose operators DALI cannot serialise."""
 
 AUGMENTATIONS: list[Any] = [
     ColorJitter(0.4, 0.4, 0.4, 0.1),
@@ -167,6 +171,17 @@ def test_each_geometry(kind: str, options: dict[str, Any]) -> None:
     assert b"CompiledFunction" not in graph_bytes, "an operator of the CPU"
 
 
+@pytest.mark.usefixtures("cupy")
+@pytest.mark.parametrize("options", NEAREST, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_nearest_pixels(options: dict[str, Any], dtype: str) -> None:
+    reader = JpegReader(3, "uint8" if dtype == "uint8" else None)
+    made = graph(reader, decode_jpeg, planes=3, dtype=dtype, **options)
+    names = [one._op.schema.OperatorName() for one in operators(made.image)]
+    assert "PythonFunction" in " ".join(names)
+    assert "WarpAffine" not in names
+
+
 def test_images_of_other_depths_meet_at_the_end() -> None:
     """Images of 8 and of 16 bits have a part of the graph each; so do colours, for gray."""
     merges = {
@@ -248,7 +263,7 @@ def test_augmentations(one: Any, dtype: str, channels: int) -> None:
 
 
 @pytest.mark.usefixtures("cupy")
-@pytest.mark.parametrize("options", [{"dtype": "int16"}, *GEOMETRIES], ids=str)
+@pytest.mark.parametrize("options", [{"dtype": "int16"}, *GEOMETRIES, *NEAREST], ids=str)
 @pytest.mark.parametrize("planes", [1, 3])
 def test_fits(options: dict[str, Any], planes: int) -> None:
     made = graph(FitsReader(), partial(decode_fits, planes=planes), planes=planes, **options)

@@ -38,8 +38,8 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
     for name, package in (("cupy", "CuPy"), ("numba_cuda", "numba-cuda")):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"{package} is not installed, but FITS on a GPU needs it: {install('gpu')}, or "
-                "pass None as the device to run on the CPU"
+                f"{package} is not installed, but FITS, nearest pixels and some augmentations need "
+                f"it on a GPU: {install('gpu')}, or pass None as the device to run on the CPU"
             )
     return fn.python_function(
         *map(to_gpu, inputs),

@@ -83,7 +83,7 @@ def placed(given: list[Any], dtype: str, channels: int, kind: str) -> Any:
         nodes = {name: source_of([arrays[name] for _, arrays, *_ in given]) for name in given[0][1]}
         nodes["flip"] = source_of([flip for _, _, flip, _ in given])
         decoded = Decoded(image, dtype)
-        made = place(decoded, nodes, channels, config, interpolation="nearest")
+        made = place(decoded, nodes, channels, config, interpolation="nearest", missing=0)
         pipeline.set_outputs(made.image)
     assert made.dtype == dtype
     (out,) = pipeline.run()
