@@ -150,7 +150,7 @@ class PipelineConfig:
     centred, those of rows stay where they are; nothing is flipped, rotated, or zoomed at random."""
     crop: tuple[int, int] | None = None
     """Height and width in pixels of the window to cut, or one number for a square; by default the
-    whole image is delivered."""
+    whole image is delivered, or in a Loader the windows of an Index that has some."""
     window: WindowMode = "center"
     """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
     and ``x`` of the Index give its first row and column; the image is resampled, bilinear, where
