@@ -146,15 +146,15 @@ class PipelineConfig:
 
     # What is done to each image.
     mode: Mode = "train"
-    """``eval`` turns all chance off, whatever the settings for that are: windows ``random`` are
-    centred, those of rows stay where they are; nothing is flipped, rotated, or zoomed at random."""
+    """With ``eval`` nothing is random, whatever else is set: window ``random`` takes the middle of
+    the image, ``row`` stays, and nothing is flipped, rotated or zoomed at random."""
     crop: tuple[int, int] | None = None
     """Height and width in pixels of the window to cut, or one number for a square; by default the
     whole image is delivered, or in a Loader the windows of an Index that has some."""
     window: WindowMode = "center"
     """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
-    and ``x`` of the Index give its first row and column; the image is resampled, bilinear, where
-    these are floats."""
+    and ``x`` of the Index give its first row and column. If these are floats, the image is
+    resampled (bilinear)."""
     outside: Outside = "reject"
     """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` what is
     missing, and read only the rest; or, for window ``row``, ``shift`` them inside. Along an
