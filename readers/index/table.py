@@ -311,6 +311,12 @@ class Index:
         ValueError
             If a variable is missing, or not read: objects, text, an unknown filter, chunks that
             differ in shape; if an axis is missing, or the variables differ in size.
+
+        Examples
+        --------
+        ::
+
+            index = Index.from_zarr("weather.zarr", variables=["t2m"])
         """
         from readers.index.zarr_rows import zarr_table
 
@@ -371,6 +377,12 @@ class Index:
             If a file is not HDF5; if a variable is missing, or not read: text, compound types, an
             unknown filter, a link to another file, a virtual data set; if an axis is missing, or
             the variables differ in size.
+
+        Examples
+        --------
+        ::
+
+            index = Index.scan_arrays("runs/*.nc", variables=["t2m"])
         """
         from readers.chunks.hdf5 import SUFFIXES
         from readers.index.hdf5_rows import hdf5_table
@@ -716,9 +728,7 @@ class Index:
         ::
 
             index = Index.cutouts("survey", "stars.csv", 64, hdus="SCI", outside="fill")
-            loader = Loader(
-                fits_pipeline, index, batch_size=16, crop=64, window="row", outside="fill"
-            )
+            loader = Loader(fits_pipeline, index, batch_size=16)
         """
         settings = Cutouts(
             size=size,
