@@ -53,12 +53,6 @@ def _compiled_once(make: Callable[..., Entry]) -> Any:
 
 
 @_compiled_once
-def decode_entry(dtype: str) -> Entry:
-    """Return `decode_image` for this element type of the image: float32, uint8, int16 or int32."""
-    return Entry(_decode(np.dtype(dtype).type, 2 if dtype == "float32" else 0), _decode_setup())
-
-
-@_compiled_once
 def resize_entry(dtype: str) -> Entry:
     """Return `resize` for this element type of the image: uint8 or float32."""
     return Entry(_resize(np.dtype(dtype).type), _resize_setup())
@@ -68,18 +62,6 @@ def resize_entry(dtype: str) -> Entry:
 def nearest_entry(dtype: str) -> Entry:
     """Return `nearest` for this element type of the image."""
     return Entry(_nearest(np.dtype(dtype).type), _resize_setup())
-
-
-@_compiled_once
-def warp_entry() -> Entry:
-    """Return `warp`."""
-    return Entry(_warp(), _warp_setup())
-
-
-@_compiled_once
-def retouch_entry() -> Entry:
-    """Return `retouch`."""
-    return Entry(_retouch(), _same_shape_setup())
 
 
 @_compiled_once
@@ -94,18 +76,6 @@ def photon_noise_entry() -> Entry:
     return Entry(_noise(of_photons=True), _same_shape_setup())
 
 
-@_compiled_once
-def choose_part_entry() -> Entry:
-    """Return `choose_part`."""
-    return Entry(_choose_part(), _part_setup())
-
-
-@_compiled_once
-def stretch_entry() -> Entry:
-    """Return `stretch_line` for each channel of an image."""
-    return Entry(_stretch(), _same_shape_setup())
-
-
 @njit(inline="always")
 def _entry(table, number):  # type: ignore[no-untyped-def]
     """Return an entry of a table of addresses."""
@@ -117,8 +87,11 @@ def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
     return _entry(_entry(shapes, array), axis)
 
 
-def _decode(dtype: Any, finish_size: int) -> Any:
-    item = np.dtype(dtype).itemsize
+@_compiled_once
+def decode_entry(dtype: str) -> Entry:
+    """Return `decode_image` for this element type of the image: float32, uint8, int16 or int32."""
+    kind, item = np.dtype(dtype).type, np.dtype(dtype).itemsize
+    finish_size = 2 if dtype == "float32" else 0
 
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
@@ -132,14 +105,14 @@ def _decode(dtype: Any, finish_size: int) -> Any:
         status[0] = 0
         for plane in range(planes):
             at = _entry(outs, 0) + plane * height * width * item
-            out = array_at(at, (height, width, 1), dtype)
+            out = array_at(at, (height, width, 1), kind)
             plan = array_at(_entry(ins, 2) + 8 * plane * plan_size, plan_size, np.int64)
             at = _entry(ins, 3) + 8 * plane * scaling_size
             scaling = array_at(at, scaling_size, np.float64)
             finish = array_at(_entry(ins, 5) + 8 * plane, finish_size, np.float32)
             status[0] |= decode_image(out, payload, plan, scaling, flip, finish)
 
-    return run
+    return Entry(run, _decode_setup())
 
 
 def _resize(dtype: Any) -> Any:
@@ -173,7 +146,10 @@ def _nearest(dtype: Any) -> Any:
     return run
 
 
-def _warp() -> Any:
+@_compiled_once
+def warp_entry() -> Entry:
+    """Return `warp`."""
+
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
@@ -191,10 +167,21 @@ def _warp() -> Any:
         flip = array_at(_entry(ins, 3), 2, np.int32)
         warp(out, image, matrix, order, reduce, special, whole, gain[0], stretch, flip)
 
-    return run
+    @cfunc(_SETUP)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        for sample in range(num_samples):
+            image = _entry(out_shapes, sample)
+            store_int64(image, 1)
+            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
+            store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
+
+    return Entry(run, setup)
 
 
-def _retouch() -> Any:
+@_compiled_once
+def retouch_entry() -> Entry:
+    """Return `retouch`."""
+
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), _extent(in_shapes, 0, 2))
@@ -204,7 +191,7 @@ def _retouch() -> Any:
         steps = array_at(numbers + 4, (num_steps, 2), np.float32)
         retouch(out, image, steps, array_at(numbers, 1, np.float32)[0])
 
-    return run
+    return Entry(run, _same_shape_setup())
 
 
 def _noise(*, of_photons: bool) -> Any:
@@ -222,7 +209,10 @@ def _noise(*, of_photons: bool) -> Any:
     return run
 
 
-def _stretch() -> Any:
+@_compiled_once
+def stretch_entry() -> Entry:
+    """Return `stretch_line` for each channel of an image."""
+
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         channels = _extent(in_shapes, 0, 2)
@@ -236,10 +226,13 @@ def _stretch() -> Any:
         for channel in range(channels):
             stretch_line(out[:, channel], parameters[channel])
 
-    return run
+    return Entry(run, _same_shape_setup())
 
 
-def _choose_part() -> Any:
+@_compiled_once
+def choose_part_entry() -> Entry:
+    """Return `choose_part`."""
+
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         part = array_at(_entry(outs, 0), 4, np.float32)
@@ -248,7 +241,12 @@ def _choose_part() -> Any:
         settings = array_at(_entry(ins, 2), 5, np.float32)
         choose_part(part, fractions, shape[0], shape[1], settings)
 
-    return run
+    @cfunc(_SETUP)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        for sample in range(num_samples):
+            store_int64(_entry(out_shapes, sample), 4)
+
+    return Entry(run, setup)
 
 
 @cache
@@ -297,30 +295,5 @@ def _same_shape_setup() -> Any:
             for axis in range(3):
                 extent = _extent(in_shapes, sample, axis)
                 store_int64(_entry(out_shapes, sample) + 8 * axis, extent)
-
-    return setup
-
-
-def _part_setup() -> Any:
-    """Set the output shape to (4,)."""
-
-    @cfunc(_SETUP)
-    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        for sample in range(num_samples):
-            store_int64(_entry(out_shapes, sample), 4)
-
-    return setup
-
-
-def _warp_setup() -> Any:
-    """Set the output shape to (1, height, width), from the second input."""
-
-    @cfunc(_SETUP)
-    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        for sample in range(num_samples):
-            image = _entry(out_shapes, sample)
-            store_int64(image, 1)
-            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
-            store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
 
     return setup
