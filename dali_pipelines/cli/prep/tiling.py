@@ -1,9 +1,9 @@
 """Copies of FITS files with square RICE_1 tiles: a window needs fewer bytes of them.
 
-Images become tables, under the headers that they had: cards that do not say how the pixels are
-stored are copied byte for byte, those that break the standard too. CHECKSUM and DATASUM are of the
-bytes as they are: astropy takes them of the header as it would write it, in which it has fixed such
-cards; then the sums of such a file, as JSOC's, are wrong.
+Images become tables and keep their headers: cards that do not describe how pixels are stored are
+copied byte for byte, even if they break the standard. CHECKSUM and DATASUM are computed here from
+the bytes of the file. astropy would compute them after correcting such cards, so that the sums of
+files like JSOC's would be wrong.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ class _Part(NamedTuple):
     stop: int
     """End of its last block."""
     shape: tuple[int, ...]
-    """Of its pixels, if it is rewritten."""
+    """Shape of its pixels, if it is rewritten."""
     copied: str | None
-    """Why it is copied as it is, see `reason_to_copy`; None if it is rewritten."""
+    """Reason why it is copied unchanged, see `reason_to_copy`; None if it is rewritten."""
     inherits: bool
-    """Whether it has the keywords of the primary header that it lacks (INHERIT = T)."""
+    """Whether it inherits keywords of the primary header (INHERIT = T)."""
     datasum: str | None
-    """None if its header has none, or none that is known (FITS Standard 4.0, 4.4.2.7)."""
+    """DATASUM of its header; None if it is missing or undefined (FITS Standard 4.0, 4.4.2.7)."""
     checksum: bool
-    """Whether its header has a CHECKSUM that is known."""
+    """Whether its header has a defined CHECKSUM."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,14 @@ class Tiling:
     def write(self, row: Row, path: str) -> str:
         """Write the copy of a file, all its HDUs.
 
-        Headers keep all cards that do not say how pixels are stored. Floats and tables are copied
-        byte for byte. An image in HDU 0 moves to HDU 1, since a table cannot be the first. Of its
-        keywords the new HDU 0 has a copy if other HDUs inherit them.
+        Headers keep all cards that do not describe how pixels are stored. Floats and tables are
+        copied byte for byte. An image in HDU 0 moves to HDU 1, since a table cannot be the first.
+        The new HDU 0 gets a copy of its keywords if other HDUs inherit them.
 
         Returns
         -------
         str
-            Which images are copied as they are, and why; empty if none is.
+            Images that are copied unchanged, with the reasons; empty if there are none.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Tiling:
         return with_sums(b"".join(cards))
 
     def _write_hdu(self, row: Row, source: str, part: _Part, copy: BinaryIO, number: int) -> None:
-        """Write an HDU, as this number, and compare its pixels with the source."""
+        """Write an HDU with this number, and compare its pixels with the source."""
         with read_errors(row.path, part.number, row.number):
             content = _checked_bytes(source, part)
             if part.copied is None:
@@ -243,9 +243,9 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
 
 
 def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
-    """Return why an HDU is copied as it is, empty if that needs no words; None to rewrite it.
+    """Return why an HDU is copied unchanged, empty for obvious reasons; None to rewrite it.
 
-    The header is the table's for a compressed image.
+    The header of a compressed image is that of its table.
     """
     compressed = header.get("ZIMAGE") is True and header.get("XTENSION") == "BINTABLE"
     if not compressed and header.get("XTENSION", "IMAGE") != "IMAGE":
@@ -295,7 +295,7 @@ def tiled_hdu(text: bytes, stored: NDArray[Any], edge: int) -> bytes:
     text : bytes
         Header of the HDU as it was, of a table or of a plain image.
     stored : ndarray, shape (..., height, width)
-        Integers as they are stored: BSCALE, BZERO and BLANK are in the header.
+        Stored integers; BSCALE, BZERO and BLANK are in the header.
     edge : int
         Height and width of the tiles, in pixels; each plane has its own.
     """
@@ -331,7 +331,7 @@ def _added(first: int, second: int) -> int:
 
 
 def _table(stored: NDArray[Any], edge: int) -> tuple[list[bytes], bytes]:
-    """Return the cards of a new table that holds the integers, and its data, whole blocks."""
+    """Return the cards and the data of a new table with these integers; data are whole blocks."""
     file = io.BytesIO()
     shape = _tile_shape(stored.shape, edge)
     image = fits.CompImageHDU(stored, compression_type="RICE_1", tile_shape=shape)
@@ -348,7 +348,7 @@ def _tile_shape(shape: tuple[int, ...] | list[int], edge: int) -> tuple[int, ...
 
 
 def _kept(text: bytes) -> Iterator[bytes]:
-    """Yield the cards of a header that a new table has as well."""
+    """Yield the cards of a header that a new table keeps."""
     is_table = text.startswith(b"XTENSION= 'BINTABLE'")
     for card in _without(text, _OF_OLD_TABLE if is_table else _OF_OLD_IMAGE):
         keyword = _keyword(card)
