@@ -27,7 +27,7 @@ from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.keywords import check_names, documents, names_of
 from dali_pipelines.settings import AiaSettings, PipelineSettings
-from dali_pipelines.stretch import Stretch
+from dali_pipelines.stretch import Stretch, Stretches
 from dali_pipelines.values import check_type, warn_of_fractions
 from readers.channels import ChannelsReader
 from readers.chunks.array import NOTE, unpacked
@@ -351,10 +351,11 @@ def npy_pipeline(
 
 
 @documents(PipelineSettings, PipelineConfig)
-def chunked_pipeline(
+def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
     index: Index,
     *,
     variables: Sequence[str] | None = None,
+    stretch: Stretches | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of arrays that are stored in chunks, of Zarr.
@@ -365,10 +366,11 @@ def chunked_pipeline(
         Each row is a position of one axis of the arrays, see `Index.from_zarr`.
     variables : sequence of str, optional
         Variables that become the channels, in this order; by default all of the Index.
+    stretch : Stretch, sequence or mapping of str to Stretch, optional
+        As of `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``;
+        variables that are not named keep their values.
     **config
-        Keyword arguments of `PipelineConfig`; ``batch_size`` is required. ``stretch`` may also be a
-        mapping of some of the variables, such as ``{"t2m": Stretch(unit=273.15)}``; others keep
-        their values.
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
     Returns
     -------
@@ -387,15 +389,13 @@ def chunked_pipeline(
     """
     check_index(index)
     names = _variables_of(index, variables)
-    stretch: Any = config.get("stretch")
     if isinstance(stretch, Mapping):
         if unknown := [name for name in stretch if name not in names]:
             raise ValueError(
                 f"stretch names {unknown[0]!r}, which is no variable; these are {', '.join(names)}"
             )
         stretch = tuple(stretch.get(name, Stretch()) for name in names)
-        config = {**config, "stretch": stretch}
-    settings = PipelineConfig(**config)
+    settings = PipelineConfig(**{**config, "stretch": stretch})
     stored = None if settings.dtype in ("float32", "float16") else settings.dtype
     reader = ChunkedReader(names, stored or "float32")
     return _of_files(index, reader, functools.partial(_decode_chw, stored=stored), settings)

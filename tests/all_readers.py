@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from fakes import FakeReader
 
-from readers import AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader
+from readers import (
+    AiaReader,
+    ChannelsReader,
+    ChunkedReader,
+    FitsReader,
+    JpegReader,
+    NpyReader,
+)
+from readers.chunks.filters import MODULES as OF_CHUNKS
 from readers.fits.tiles.codecs import Hcompress
 from readers.jpeg.reader import MODULES_TO_CUT
 
-MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES)
+MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES, *OF_CHUNKS)
 """Modules that they import when they first need them."""
 
-KINDS = (AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader)
+KINDS = (AiaReader, ChannelsReader, ChunkedReader, FitsReader, JpegReader, NpyReader)
 
 
 class AnyReader(FakeReader):

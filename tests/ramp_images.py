@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 from astropy.io import fits
 from image_files import exif
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +22,14 @@ from PIL import Image, ImageOps
 from read_here import read_here
 from scipy import ndimage
 
-from dali_pipelines import Index, fits_pipeline, jpeg_pipeline, npy_pipeline, with_mcu_rows
+from dali_pipelines import (
+    Index,
+    chunked_pipeline,
+    fits_pipeline,
+    jpeg_pipeline,
+    npy_pipeline,
+    with_mcu_rows,
+)
 from readers.sampling.draws import Draws, Pairs
 
 SEED = 5
@@ -59,6 +67,11 @@ def _write(path: Path, kind: str, shape: Shape, file: int) -> Array:
     elif kind == "npy":
         np.save(path, colours(shape, file).astype(np.float32))
         return np.asarray(np.load(path))
+    elif kind == "zarr":
+        group = zarr.create_group(str(path), zarr_format=2)
+        for name, pixels in zip("rgb", np.moveaxis(colours(shape, file), -1, 0), strict=True):
+            group.create_array(name, data=pixels, chunks=(16, 32))
+        return np.stack([group[name][...] for name in "rgb"], axis=-1)
     elif kind == "png":
         Image.fromarray(colours(shape, file)).save(path)
     else:
@@ -76,6 +89,7 @@ KINDS: dict[str, tuple[Callable[..., Any], str]] = {
     "GZIP_2": (fits_pipeline, "fits"),
     "HCOMPRESS_1": (fits_pipeline, "fits"),
     "npy": (npy_pipeline, "npy"),
+    "zarr": (chunked_pipeline, "zarr"),
     "png": (jpeg_pipeline, "png"),
     "jpeg": (jpeg_pipeline, "jpg"),
     "mcu rows": (jpeg_pipeline, "jpg"),
@@ -154,6 +168,8 @@ def write_archive(folder: Path, kind: str, shapes: Sequence[Shape] = SHAPES) -> 
         for file, (path, shape) in enumerate(zip(paths, shapes, strict=True))
     ]
     index = Index.from_paths(paths)
+    if kind == "zarr":
+        index = Index.from_zarr(paths, variables=[*"rgb"], dim=None)
     if kind == "mcu rows":
         index = with_mcu_rows(index)
     settings = {"channels": 3} if kind == "npy" else {}

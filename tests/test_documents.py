@@ -29,6 +29,7 @@ import jobs
 import numpy as np
 import pytest
 import solar_files
+import xarray as xr
 from all_readers import MODULES, AnyReader
 from astropy.io import fits
 from astropy.wcs import WCS
@@ -99,6 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _write_targets(folder)
     _write_survey(folder)
     _write_containers(folder)
+    _write_arrays(folder)
     assert run_command(["index", f"{folder}/archive", "-o", f"{folder}/frames.parquet"]) == 0
     detectors = ["--hdus", "SCI", "-o", f"{folder}/detectors.parquet"]
     assert run_command(["index", f"{folder}/survey", *detectors]) == 0
@@ -143,6 +145,15 @@ def _write_containers(folder: Path) -> None:
     image = (folder / "photos" / "a" / "0.jpg").read_bytes()
     writer.write({"image/encoded": (image, "byte"), "image/class/label": (3, "int")})
     writer.close()
+
+
+def _write_arrays(folder: Path) -> None:
+    """Write fields of the weather as Zarr."""
+    numbers = np.random.default_rng(0).normal(280, 9, (6, 2, 90, 80)).astype(np.float32)
+    axes = ("time", "level", "lat", "lon")
+    times = np.datetime64("2020-01-01", "ns") + np.arange(6) * np.timedelta64(6, "h")
+    variables = {"t2m": (axes[:1] + axes[2:], numbers[:, 0]), "z": (axes, numbers)}
+    xr.Dataset(variables, {"time": times}).to_zarr(folder / "weather.zarr", zarr_format=2)
 
 
 def _write_targets(folder: Path) -> None:

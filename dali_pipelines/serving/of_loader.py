@@ -9,7 +9,12 @@ from typing import Any
 import pyarrow.compute as pc
 
 from dali_pipelines.config import NAMES, PipelineConfig
-from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
+from dali_pipelines.factories import (
+    chunked_pipeline,
+    fits_pipeline,
+    jpeg_pipeline,
+    npy_pipeline,
+)
 from dali_pipelines.graph.images import checked_hdus, hdus_reader
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.keywords import names_of, title, without_keywords
@@ -50,6 +55,11 @@ def preprocessor_of(
         batch_size=1, **{name: settings[name] for name in _READING if name in settings}
     )
     factory = without_keywords(factory)
+    if factory is chunked_pipeline:
+        raise ValueError(
+            "chunked_pipeline has no Preprocessor, which takes contents of files: its rows are "
+            "parts of a store. Make a Loader with mode='eval'"
+        )
     if factory is fits_pipeline and given.get("hdus") is not None:
         given["hdus"] = _known_hdus(index, given, config)
     elif factory not in (jpeg_pipeline, npy_pipeline):

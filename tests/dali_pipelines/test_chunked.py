@@ -14,6 +14,8 @@ from read_here import in_this_process, read_here
 from dali_pipelines import Index, Loader, Stretch, chunked_pipeline, pixel_statistics
 from dali_pipelines.cli.main import main as command
 
+QUIET: dict[str, Any] = {"devices": [None], "num_read_processes": 1}
+
 
 @pytest.fixture(scope="module")
 def dataset() -> xr.Dataset:
@@ -58,6 +60,9 @@ def test_times(index: Index, dataset: xr.Dataset) -> None:
 def test_a_stretch_for_each_variable(index: Index, dataset: xr.Dataset) -> None:
     stretch = Stretch(unit=100, kind="asinh")
     found = images(index, stretch={"u10": stretch})
+    with Loader(chunked_pipeline, index, batch_size=7, stretch={"u10": stretch}, **QUIET) as loader:
+        (batch,) = next(iter(loader))
+        np.testing.assert_array_equal(batch["image"].numpy(), found[batch["row"].numpy()])
     np.testing.assert_array_equal(found[:, 0], dataset.t2m.values)
     np.testing.assert_allclose(found[:, 1], stretch(dataset.u10.values), rtol=1e-6, atol=1e-6)
 

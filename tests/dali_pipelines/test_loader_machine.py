@@ -11,6 +11,7 @@ import io
 import json
 import pickle
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +19,10 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
+import zarr
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -41,6 +44,7 @@ from dali_pipelines import (
     ReaderPipeline,
     ReaderProcessError,
     ReadError,
+    chunked_pipeline,
     jpeg_pipeline,
     npy_pipeline,
 )
@@ -70,6 +74,17 @@ def png(row: int) -> bytes:
     return content.getvalue()
 
 
+def chunk(row: int) -> bytes:
+    return zlib.compress(pixels_of(row)[..., 0].tobytes())
+
+
+def write_store(folder: Path, row: int) -> None:
+    group = zarr.create_group(str(folder), zarr_format=2)
+    for name, pixels in zip(VARIABLES, np.moveaxis(pixels_of(row), -1, 0), strict=True):
+        chunks = pixels.shape
+        group.create_array(name, data=pixels, chunks=chunks, compressors=numcodecs.Zlib())
+
+
 DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     "missing": lambda content: None,
     "empty": lambda content: b"",
@@ -82,7 +97,10 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 FORMATS: dict[str, tuple[Callable[[int], bytes], Callable[..., ReaderPipeline]]] = {
     "npy": (npy, partial(npy_pipeline, file_dtype="uint8", channels=3)),
     "png": (png, jpeg_pipeline),
+    "zarr": (chunk, chunked_pipeline),
 }
+VARIABLES = ("row", "y", "x")
+"""Channels of `pixels_of`, each an array of a store; the chunk of the first one is damaged."""
 
 # The model.
 
@@ -278,7 +296,7 @@ class LoaderMachine(RuleBasedStateMachine):
 
     @initialize(
         num_rows=st.integers(1, 16),
-        kind=st.sampled_from(["npy", "npy", "png"]),
+        kind=st.sampled_from(["npy", "npy", "png", "zarr"]),
         weights=st.none() | st.lists(st.integers(0, 3), min_size=16, max_size=16),
         damage=st.just({}) | st.dictionaries(st.integers(0, 15), st.sampled_from([*DAMAGES])),
         config=CONFIGS,
@@ -299,8 +317,15 @@ class LoaderMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         for row in range(num_rows):
+            if kind == "zarr":
+                write_store(self.shown(row), row)
             self.path(row).write_bytes(FORMATS[kind][0](row))
-        index = Index.scan(self.folder).with_column("label", np.arange(num_rows) * 10)
+        if kind == "zarr":
+            roots = map(self.shown, range(num_rows))
+            index = Index.from_zarr(roots, variables=VARIABLES, dim=None)
+        else:
+            index = Index.scan(self.folder)
+        index = index.with_column("label", np.arange(num_rows) * 10)
         self.index = index.with_column("name", [f"star {row}" for row in range(num_rows)])
         self.weights = None
         if weights is not None and any(weights[:num_rows]):
@@ -314,6 +339,11 @@ class LoaderMachine(RuleBasedStateMachine):
         self.take("new", steps)
 
     def path(self, row: int) -> Path:
+        """Return the file that has the number of a row in its pixels."""
+        return self.shown(row) / "row" / "0.0" if self.kind == "zarr" else self.shown(row)
+
+    def shown(self, row: int) -> Path:
+        """Return the path of a row in the Index."""
         return self.folder / f"{row:02}.{self.kind}"
 
     def impossible(self, config: dict[str, Any]) -> bool:
@@ -473,7 +503,9 @@ class LoaderMachine(RuleBasedStateMachine):
         self.take(loop, steps)
 
     def damage_file(self, row: int, damage: str | None) -> None:
-        if damage == "undecodable" and self.kind != "png":
+        if (damage == "undecodable" and self.kind != "png") or (
+            damage == "missing" and self.kind == "zarr"  # chunks that are missing have fill values
+        ):
             damage = "text"
         content = FORMATS[self.kind][0](row)
         self.path(row).unlink(missing_ok=True)
@@ -582,7 +614,7 @@ class LoaderMachine(RuleBasedStateMachine):
         if isinstance(found, ReadError):
             filling = {self.row(slot) for slot in slots} & self.graph_fails_on()
             assert found.row in (bad or filling), f"no error was due: {found}"
-            assert str(found).startswith(f"{self.path(found.row)} (row {found.row}): ")
+            assert str(found).startswith(f"{self.shown(found.row)} (row {found.row}): ")
             self.check_rejected(process)
             return False
         assert not bad, f"rows {bad} cannot be read, and nothing was raised"
@@ -626,7 +658,7 @@ class LoaderMachine(RuleBasedStateMachine):
             assert not rejected
             return
         for row, found in rejected.items():
-            assert (found.row, Path(found.path).name) == (row, self.path(row).name)
+            assert (found.row, Path(found.path).name) == (row, self.shown(row).name)
             assert found.reason
         if not self.graph_fails_on():
             found_at = {row: (one.epoch, one.step) for row, one in rejected.items()}

@@ -66,6 +66,8 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("GZIP_2", "pixels", {"outside": "fill", "dtype": "float16", "missing": -1.5, "flip": "hv"}),
     ("GZIP_2", "between", {"outside": "fill", **TURN}),
     ("npy", "pixels", {"outside": "shift", "flip": "hv"}),
+    ("zarr", "between", {"outside": "fill", "flip": "hv"}),
+    ("zarr", "pixels", {"outside": "fill", "dtype": "uint8", "missing": 7, "flip": "h"}),
     ("npy", "between", {"outside": "fill", "mean": 1.0, "std": 4.0}),
     ("npy", "pixels", {"outside": "fill", "resize": (6, 8), "flip": "h"}),
     ("npy", "between", {"outside": "reject"}),

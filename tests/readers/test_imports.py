@@ -36,6 +36,7 @@ def test_importing_does_nothing(fresh_python: Callable[..., bytes]) -> None:
 LIGHT = [
     ("readers", [*HEAVY, "numpy"]),
     ("readers.npy", HEAVY),
+    ("readers.chunks.reader", [*HEAVY, "deflate", "h5py", "numcodecs", "zarr"]),
     ("readers.targets.mask", HEAVY),
     ("readers.targets.boxes", HEAVY),
     ("readers.fits.reader", [name for name in HEAVY if name != "astropy"]),
