@@ -15,6 +15,7 @@ from readers.buffers import private
 from readers.chunks.array import Stored
 from readers.places.contract import Place
 from readers.places.failures import NoBucketError
+from readers.places.opener import Places
 from readers.places.remote import RemotePlace
 from readers.places.storage import Storage
 from readers.places.threads import DaemonThreads
@@ -39,6 +40,17 @@ Bytes = NDArray[np.uint8]
 Steps = Generator[list[Range], list[Bytes | None], Any]
 """Yields the ranges that it needs next, and gets their bytes, or None where the object is missing.
 """
+
+
+_VERSIONS: dict[str, tuple[str | None, int]] = {}
+"""ETags and lengths of chunks in remote stores, by URL, with which a cache has their bytes."""
+_MOST_VERSIONS = 1 << 16
+
+
+def chunk_at(places: Places, path: str) -> Place:
+    """Return the object of a chunk, in the version that this process has seen first."""
+    etag, nbytes = (None, None) if places.cache is None else _VERSIONS.get(path, (None, None))
+    return places.at(path, etag=etag, file_bytes=nbytes)
 
 
 def read_bytes(
@@ -163,7 +175,12 @@ def _read(wanted: Wanted) -> list[Bytes] | None:
         return None
     try:
         if isinstance(place, RemotePlace) and not place.is_known:
-            if (last := min(one.start for one in ranges)) < 0:
+            if place.is_cached:  # it keeps the bytes of the next request, not of this one
+                place.look(1)
+                if len(_VERSIONS) >= _MOST_VERSIONS:
+                    _VERSIONS.clear()
+                _VERSIONS[place.name] = place.etag, place.nbytes
+            elif (last := min(one.start for one in ranges)) < 0:
                 place.look_at_end(-last)
             else:
                 place.look(max(one.expected for one in ranges))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from readers.buffers import buffer
 from readers.chunks.array import NOTE, ChunkedArray, Piece, unpacked
 from readers.chunks.chunk import read_piece
-from readers.chunks.fetch import run, together
+from readers.chunks.fetch import chunk_at, run, together
 from readers.chunks.filters import MODULES
 from readers.chunks.values import put_values, viewed, viewed_dtype
 from readers.chunks.zarr import check_unchanged
@@ -212,7 +212,7 @@ def _places(row: Row) -> tuple[Callable[[str], Place], Any]:
     """Return a function that finds the objects of a row, and how they are requested if remote."""
 
     def open_place(key: str) -> Place:
-        return row.places.at(joined(row.path, key)) if key else row.place
+        return chunk_at(row.places, joined(row.path, key)) if key else row.place
 
     return open_place, row.places.storage if is_url(row.path) else None
 

@@ -120,6 +120,11 @@ class RemotePlace:
         return self._nbytes is not None
 
     @property
+    def is_cached(self) -> bool:
+        """Whether there is a cache, which keeps the bytes of objects of a known version."""
+        return self._cache is not None
+
+    @property
     def stamp(self) -> Hashable | None:
         """URL, ETag and length; None if the server gives no ETag, or a weak one."""
         if self._nbytes is None:

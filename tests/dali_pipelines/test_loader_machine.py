@@ -280,6 +280,8 @@ class LoaderMachine(RuleBasedStateMachine):
     """Drives the Loaders of a job, one for each process, in step with the model."""
 
     reads_here = True
+    only_kind: str | None = None
+    """Kind of files, in place of those that are drawn."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -296,7 +298,7 @@ class LoaderMachine(RuleBasedStateMachine):
 
     @initialize(
         num_rows=st.integers(1, 16),
-        kind=st.sampled_from(["npy", "npy", "png", "zarr"]),
+        kind=st.sampled_from(["npy", "npy", "png"]),
         weights=st.none() | st.lists(st.integers(0, 3), min_size=16, max_size=16),
         damage=st.just({}) | st.dictionaries(st.integers(0, 15), st.sampled_from([*DAMAGES])),
         config=CONFIGS,
@@ -313,6 +315,7 @@ class LoaderMachine(RuleBasedStateMachine):
         seed: int,
         steps: int,
     ) -> None:
+        kind = self.only_kind or kind
         self.num_rows, self.kind, self.seed = num_rows, kind, seed
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
@@ -732,6 +735,12 @@ class LoaderMachine(RuleBasedStateMachine):
         assert sorted(rows) == list(range(self.num_rows))
 
 
+class MachineOfStores(LoaderMachine):
+    """Rows are stores of Zarr, whose chunks are damaged."""
+
+    only_kind = "zarr"
+
+
 class MachineWithReaders(LoaderMachine):
     """With reader processes, which are killed now and then."""
 
@@ -771,6 +780,11 @@ def run(machine: type[LoaderMachine], folder: Path, part: int, steps: int) -> No
 @pytest.mark.timeout(600)
 def test_any_sequence_is_as_the_model_says(tmp_path: Path) -> None:
     run(LoaderMachine, tmp_path, part=1, steps=15)
+
+
+@pytest.mark.timeout(600)
+def test_any_sequence_of_stores(tmp_path: Path) -> None:
+    run(MachineOfStores, tmp_path, part=4, steps=15)
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ from zarr_stores import BLOSC, frames, write_array
 from readers import Index, ReadError, Window
 from readers.chunks.reader import ChunkedReader
 from readers.contract import Row
+from readers.places.cache.disk import LEAST, DiskCache
+from readers.places.opener import Places
 
 NUMBERS = count()
 ARRAY = frames((6, 200, 150))
@@ -123,3 +125,19 @@ def test_a_store_that_is_gone(weed: Weed, tmp_path: Path) -> None:
             weed.delete("archive", f"{prefix}/{file.relative_to(folder)}")
     with pytest.raises(ReadError, match="no such object"):
         reader.read(made[0], None)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_cache_keeps_the_bytes_of_chunks(
+    weed: Weed, proxy: Proxy, tmp_path: Path, kind: str
+) -> None:
+    array, chunks, settings = STORES[kind]
+    prefix = uploaded(weed, write_array(tmp_path / "a", array, chunks, **settings))
+    columns = Index.from_zarr(f"s3://archive/{prefix}").columns(notes=["chunks"])
+    cache = DiskCache(str(tmp_path / "cache"), LEAST)
+    row = columns.with_places(Places(cache=cache)).row(1)
+    reader = ChunkedReader(("a",))
+    for epoch in range(2):
+        proxy.clear()
+        np.testing.assert_array_equal(reader.read(row, None)["image"][0], array[1])
+        assert bool(proxy.requests) is (epoch == 0)
