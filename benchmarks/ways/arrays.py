@@ -1,0 +1,81 @@
+"""Windows of arrays in chunks by others: zarr-python and tensorstore."""
+
+# Worker processes import this file: what is heavy is imported in the functions.
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure.race import Run, Way
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Position = tuple[int, int, int]
+"""Plane, first row and first column of a window."""
+
+
+@dataclass
+class Windows:
+    """The DataLoader's dataset: windows of a Zarr array, which each process opens once."""
+
+    path: str
+    positions: Sequence[Position]
+    size: int
+    """Rows and columns of a window."""
+    opened: Callable[[str], Any]
+    array: Any = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def read(self, row: int) -> NDArray[Any]:
+        """Return the pixels of a row."""
+        if self.array is None:
+            self.array = self.opened(self.path)
+        plane, y, x = self.positions[row]
+        found: NDArray[Any] = self.array[plane, y : y + self.size, x : x + self.size]
+        return found
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        import torch
+
+        return torch.from_numpy(self.read(row))[None], row
+
+
+def by_zarr(path: str) -> Any:
+    """Open an array with zarr-python."""
+    import zarr
+
+    return zarr.open_array(path, mode="r")
+
+
+class by_tensorstore:
+    """Open an array with tensorstore, without its cache, on one core."""
+
+    def __init__(self, path: str) -> None:
+        import os
+
+        import tensorstore
+
+        driver = "zarr3" if os.path.exists(f"{path}/zarr.json") else "zarr"
+        spec = {"driver": driver, "kvstore": {"driver": "file", "path": path}}
+        limits = {"cache_pool": {"total_bytes_limit": 0}, "data_copy_concurrency": {"limit": 1}}
+        self._array = tensorstore.open(
+            spec, open=True, context=tensorstore.Context(limits)
+        ).result()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[key].read().result()
+
+
+def here_way(name: str, read: Callable[[int], Any], count: int, **way: Any) -> Way:
+    """Make a way that reads rows in this process, one after the other."""
+
+    @contextmanager
+    def start() -> Iterator[Run]:
+        yield lambda _: (([row], read(row)[None]) for row in range(count))
+
+    return Way(name=name, start=start, **way)
