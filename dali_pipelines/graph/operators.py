@@ -50,7 +50,9 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
 
 
-def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any, kind: Any) -> Any:
+def resize(
+    dtype: str, image: Any, carrier: Any, flip: Any, finish: Any, kind: Any, part: Any = None
+) -> Any:
     """Add `dali_pipelines.kernels.resample.resize.resize` to the graph.
 
     Parameters
@@ -68,6 +70,9 @@ def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any, kind: A
         CPU.
     kind : DataNode
         int32, shape (1,): filter of the kernel; on the CPU.
+    part : DataNode, optional
+        float32, shape (4,): y and x of the start, then of the end, of the part of the image that is
+        resized; on the CPU. By default the whole image.
 
     Returns
     -------
@@ -76,14 +81,16 @@ def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any, kind: A
     """
     from dali_pipelines.kernels import entries
 
+    in_types = [to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT, types.INT32]
+    parts = [] if part is None else [part]
     operator = compiled_operator(
         entries.resize_entry(dtype),
         out_types=[types.FLOAT],
-        in_types=[to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT, types.INT32],
+        in_types=in_types + [types.FLOAT] * len(parts),
         outs_ndim=[3],
-        ins_ndim=[3, 2, 1, 2, 1],
+        ins_ndim=[3, 2, 1, 2, 1] + [1] * len(parts),
     )
-    return fn.reshape(operator(image, carrier, flip, finish, kind), layout="CHW")
+    return fn.reshape(operator(image, carrier, flip, finish, kind, *parts), layout="CHW")
 
 
 def nearest(dtype: str, image: Any, carrier: Any, numbers: Any, outside: Any) -> Any:

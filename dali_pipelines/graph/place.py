@@ -84,11 +84,10 @@ def place(
         decoded = _fill(decoded, inside, config, missing)
     image = decoded.image
     if config.resized_to is not None:
-        on_cpu = config.device_id is None and "part" not in nodes
-        if on_cpu:
-            flip = select(nodes["flip"] if flips else _constant(np.zeros(2, np.int32)))
-            return _resize_and_finish(decoded, config, channels, select, flip, finish)
         part = select(nodes["part"]) if "part" in nodes else None
+        if config.device_id is None:
+            flip = select(nodes["flip"] if flips else _constant(np.zeros(2, np.int32)))
+            return _resize_and_finish(decoded, part, config, channels, select, flip, finish)
         image = _resize(image, config.resized_to, config.interpolation, part)
         decoded = decoded._replace(image=image, dtype="float32")
     if flips:
@@ -155,6 +154,7 @@ def _resize(image: Any, shape: tuple[int, int], interpolation: str, part: Any) -
 
 def _resize_and_finish(
     decoded: Decoded,
+    part: Any,
     config: PipelineConfig,
     channels: int,
     select: Callable[[Any], Any],
@@ -169,7 +169,7 @@ def _resize_and_finish(
     numbers = np.stack((mean, 1 / np.array(std)), axis=1).astype(np.float32)
     carrier = select(_zeros(config.resized_to or (1, 1)))
     kind = select(_constant(np.array(_FILTERS[config.interpolation][:1], np.int32)))
-    image = operators.resize(dtype, image, carrier, flip, select(_constant(numbers)), kind)
+    image = operators.resize(dtype, image, carrier, flip, select(_constant(numbers)), kind, part)
     finished = decoded.finished or finish is not None
     return decoded._replace(image=image, layout="CHW", dtype="float32", finished=finished)
 

@@ -126,7 +126,11 @@ def _resize(dtype: Any) -> Any:
         finish = array_at(_entry(ins, 3), (channels, 2), np.float32)
         out = array_at(_entry(outs, 0), (channels, rows, columns), np.float32)
         kind = array_at(_entry(ins, 4), 1, np.int32)
-        resize(out, image, flip, finish, kind[0])
+        part = (0.0, 0.0, float(in_shape[0]), float(in_shape[1]))
+        if num_ins > 5:
+            y, x, bottom, right = array_at(_entry(ins, 5), 4, np.float32)
+            part = (float(y), float(x), float(bottom), float(right))
+        resize(out, image, part, flip, finish, kind[0])
 
     return run
 

@@ -1,4 +1,6 @@
-"""Resize by an antialiased filter on the CPU: DALI's ``fn.resize``, but faster.
+"""Resize an image, or a part of it, by an antialiased filter on the CPU.
+
+It is DALI's ``fn.resize``, but faster.
 
 Flips, mean and std are applied before a pixel is written: separate operators would read and write
 the image once more.
@@ -19,7 +21,7 @@ from dali_pipelines.kernels.resample.rgb import sum_rgb
 
 
 @njit(fastmath={"contract"})
-def resize(out, image, flip, finish, kind):  # type: ignore[no-untyped-def]
+def resize(out, image, part, flip, finish, kind):  # type: ignore[no-untyped-def]
     """Write the resized image.
 
     Parameters
@@ -28,6 +30,9 @@ def resize(out, image, flip, finish, kind):  # type: ignore[no-untyped-def]
         Output, written in full.
     image : ndarray, shape (height, width, channels), uint8 or float32
         At least 1x1. Output pixels are NaN if a NaN has a weight in them.
+    part : tuple of float, length 4
+        Part of the image that the output shows: y and x of its start, then of its end, in pixels
+        from the outer edge of the first one. Pixels around it have a weight, too.
     flip : ndarray, shape (2,), int32
         Whether to flip left-right and up-down.
     finish : ndarray, shape (channels, 2), float32
@@ -44,8 +49,8 @@ def resize(out, image, flip, finish, kind):  # type: ignore[no-untyped-def]
     """
     height, width, channels = image.shape
     _, rows, columns = out.shape
-    first, count, weights = _filter(width, columns, kind)
-    top, num_rows, row_weights = _filter(height, rows, kind)
+    first, count, weights = _filter(part[1], part[3], columns, kind)
+    top, num_rows, row_weights = _filter(part[0], part[2], rows, kind)
     pad = weights.shape[1] * channels
     size = width * channels
     line = np.empty(pad + size + pad, np.float32)
@@ -78,16 +83,16 @@ def resize(out, image, flip, finish, kind):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _filter(size, new_size, kind):  # type: ignore[no-untyped-def]
+def _filter(start, end, new_size, kind):  # type: ignore[no-untyped-def]
     """Return each output pixel's first source pixel, number of source pixels, and weights."""
-    scale = size / new_size
+    scale = (end - start) / new_size
     unit = max(scale, 1.0)
     radius = (kind + 1) * unit
     weights = np.empty((new_size, math.ceil(2 * radius) + 1), np.float32)
     first = np.empty(new_size, np.int64)
     count = np.empty(new_size, np.int64)
     for i in range(new_size):
-        center = (i + 0.5) * scale - 0.5
+        center = start + (i + 0.5) * scale - 0.5
         # Pixels exactly at the edge of the filter have no weight.
         first[i] = math.floor(center - radius) + 1
         count[i] = math.ceil(center + radius) - first[i]

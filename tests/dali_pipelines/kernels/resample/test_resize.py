@@ -22,19 +22,28 @@ from dali_pipelines.kernels.resample.resize import resize
 DALIS = {LINEAR: types.INTERP_LINEAR, CUBIC: types.INTERP_CUBIC, LANCZOS: types.INTERP_LANCZOS3}
 
 
-def dali_resize(image: np.ndarray, size: tuple[int, int], kind: int = LINEAR) -> np.ndarray:
+Part = tuple[float, float, float, float]
+
+
+def dali_resize(
+    image: np.ndarray, size: tuple[int, int], kind: int = LINEAR, part: Part | None = None
+) -> np.ndarray:
     pipeline = Pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
     with pipeline:
         node = fn.external_source(lambda: [image], layout="HWC", batch=True)
-        options = {"dtype": types.FLOAT, "interp_type": DALIS[kind]}
+        options: dict[str, Any] = {"dtype": types.FLOAT, "interp_type": DALIS[kind]}
+        if part is not None:
+            options |= {"roi_start": part[:2], "roi_end": part[2:]}
         pipeline.set_outputs(fn.resize(node, size=size, **options))
     pipeline.build()
     return np.array(pipeline.run()[0][0])
 
 
-def resized(image: np.ndarray, size: tuple[int, int], kind: int = LINEAR) -> np.ndarray:
+def resized(
+    image: np.ndarray, size: tuple[int, int], kind: int = LINEAR, part: Part | None = None
+) -> np.ndarray:
     finish = np.tile(np.array((0, 1), np.float32), (image.shape[2], 1))
-    return finished(image, size, (0, 0), finish, kind)
+    return finished(image, size, (0, 0), finish, kind, part)
 
 
 def finished(
@@ -43,9 +52,11 @@ def finished(
     flip: tuple[int, int],
     finish: np.ndarray,
     kind: int = LINEAR,
+    part: Part | None = None,
 ) -> np.ndarray:
+    whole = (0.0, 0.0, float(image.shape[0]), float(image.shape[1]))
     out = np.full((image.shape[2], *size), np.nan, np.float32)
-    resize(out, image, np.array(flip, np.int32), finish, kind)
+    resize(out, image, part or whole, np.array(flip, np.int32), finish, kind)
     return out.transpose(1, 2, 0)
 
 
@@ -119,6 +130,36 @@ def test_the_filters_are_those_of_pillow(kind: int, target: tuple[int, int]) -> 
         )
     )
     np.testing.assert_allclose(found[reach], expected[reach], atol=1e-3)
+
+
+PARTS: list[tuple[Part, tuple[int, int]]] = [
+    ((0.0, 0.0, 60.0, 90.0), (20, 30)),
+    ((10.25, 7.5, 50.75, 80.125), (13, 24)),
+    ((0.0, 70.4, 20.3, 90.0), (9, 8)),
+    ((20.6, 0.0, 60.0, 33.3), (60, 50)),
+    ((30.1, 40.2, 31.4, 42.9), (7, 5)),
+]
+
+
+@pytest.mark.parametrize("kind", DALIS)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("part", "target"), PARTS)
+def test_a_part_equals_dali(kind: int, channels: int, part: Part, target: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (60, 90, channels), np.uint8)
+    found, expected = resized(image, target, kind, part), dali_resize(image, target, kind, part)
+    np.testing.assert_allclose(found, expected, atol=0.05 if kind == LINEAR else 0.3)
+
+
+@pytest.mark.parametrize("kind", PILLOWS)
+@pytest.mark.parametrize(("part", "target"), PARTS[1:2] + PARTS[4:])
+def test_a_part_equals_pillow(kind: int, part: Part, target: tuple[int, int]) -> None:
+    """Inside the image, where nothing lies beyond the border."""
+    image = np.random.default_rng(0).normal(size=(60, 90)).astype(np.float32)
+    box = (part[1], part[0], part[3], part[2])
+    expected = np.asarray(Image.fromarray(image).resize(target[::-1], PILLOWS[kind], box))
+    inner = (slice(1, -1), slice(2, -2))  # lanczos reaches three pixels of the output
+    found = resized(image[..., None], target, kind, part)[..., 0]
+    np.testing.assert_allclose(found[inner], expected[inner], atol=1e-4)
 
 
 @pytest.mark.parametrize("target", [(21, 40), (150, 131)])
