@@ -32,7 +32,7 @@ from readers.jpeg.by_pillow import displayed, pnm
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_exif_chunk, with_orientation
 from readers.jpeg.header import JpegHeader, NoRowsError
-from readers.jpeg.mcu.region import Region
+from readers.jpeg.mcu.region import Region, saves_time
 from readers.jpeg.mcu.rows import ChangedError, McuRows
 from readers.jpeg.pixels import MAX_NBYTES, check_nbytes, check_pixels, of_any_size
 from readers.jpeg.sample_format import check_parts, is_for_dali, stored_bits
@@ -213,15 +213,14 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
         pixels = image.pixels[y : y + rows, x : x + columns]
         part = image._replace(pixels=pixels, height=rows, width=columns)
         return part, (0, 0, rows, columns)
-    if image.format != "JPEG":
+    turn = Turn.of(image.orientation)
+    size = (image.width, image.height) if turn.transposed else (image.height, image.width)
+    stored = turn.stored(box, *size)
+    if image.format != "JPEG" or not saves_time(stored, *size):
         return image, box
     try:
         header = JpegHeader.parse(image.encoded)
-        turn = Turn.of(image.orientation)
-        stored = turn.stored(box, header.height, header.width)
         region = Region.around(header, *stored)
-        if not region.saves_time(header):
-            return image, box
         from readers.jpeg.mcu.cut import cut_file
 
         encoded = cut_file(image.encoded, header, region)
