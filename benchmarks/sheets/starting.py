@@ -14,7 +14,7 @@ from benchmarks.ways.loaders import expected_pixels, loader_way
 from benchmarks.ways.peers import Case
 from benchmarks.ways.shards import in_processes
 
-CASE = Case(kind="fits", batch_size=2, flip=False)
+CASE = Case(kind="fits", batch_size=2, flip="")
 _METHODS = ("forkserver", "spawn", "fork")
 _DEPTHS = (1, 2, 3, 4)
 

@@ -17,9 +17,10 @@ from PIL import Image, ImageOps
 from benchmarks.data import Files, Settings, find_files
 from benchmarks.measure.ledger import Ledger, new_ledger
 from benchmarks.measure.race import Table, Way, race
-from benchmarks.suites.jpeg import REGIONS
 from benchmarks.ways.loaders import expected_pixels, files_way, loader_way
+from benchmarks.ways.peers import Case
 
+REGIONS = Case(kind="jpeg", batch_size=16, random_area=(0.08, 1.0), resize=(224, 224))
 SHORTER = 512
 """Pixels of the shorter side of a copy."""
 

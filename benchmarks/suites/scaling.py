@@ -16,16 +16,16 @@ from benchmarks.sheets.model import model_sheets
 from benchmarks.ways.loaders import expected_pixels, files_way, loader_way
 from benchmarks.ways.peers import Case
 
-_WHOLE = Case(kind="fits", batch_size=2, flip=False)
+_WHOLE = Case(kind="fits", batch_size=2, flip="")
 _MOST_PROCESSES = 16
 _PEER = "DataLoader, astropy"
 _BATCHES = (1, 2, 4, 8)
-_FRAMES = {"none": _WHOLE, "flips": replace(_WHOLE, flip=True)}
+_FRAMES = {"none": _WHOLE, "flips": replace(_WHOLE, flip="hv")}
 _WINDOWS = {
     "1024x1024": replace(_WHOLE, crop=(1024, 1024)),
-    "1024x1024, flips": replace(_WHOLE, crop=(1024, 1024), flip=True),
-    "512x512, flips": replace(_WHOLE, crop=(512, 512), flip=True),
-    "256x256, flips": replace(_WHOLE, crop=(256, 256), flip=True),
+    "1024x1024, flips": replace(_WHOLE, crop=(1024, 1024), flip="hv"),
+    "512x512, flips": replace(_WHOLE, crop=(512, 512), flip="hv"),
+    "256x256, flips": replace(_WHOLE, crop=(256, 256), flip="hv"),
 }
 
 

@@ -40,7 +40,7 @@ from readers.worker.parent_watch import die_with
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CASE = Case(kind="fits", batch_size=4, flip=False)
+CASE = Case(kind="fits", batch_size=4, flip="")
 _FRAMES = 16
 _AHEAD = 5
 """Batches: those of the readers' and the graph's queues, and one in the works."""

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.measure.ledger import Ledger
 from benchmarks.measure.race import Run, Way
 from benchmarks.ways.dali import row_digits
-from benchmarks.ways.peers import SEED, Case, finished, with_pillow
+from benchmarks.ways.peers import PEERS, SEED, Case, sample_of
 
 _SHARDS = 8
 
@@ -32,17 +32,27 @@ class Packed:
 
 def pack(paths: Sequence[str], folder: Path) -> Packed:
     """Write the files into containers; each has its row as its label."""
-    step = -(-len(paths) // _SHARDS)
-    shards = [range(start, min(start + step, len(paths))) for start in range(0, len(paths), step)]
-    packed = Packed([], [], [], str(folder / "photos.lmdb"))
-    for number, rows in enumerate(shards):
-        packed.tars.append(str(folder / f"{number:03}.tar"))
+    packed = Packed(write_tars(paths, folder), [], [], str(folder / "photos.lmdb"))
+    for number, rows in enumerate(_shards(len(paths))):
         packed.tfrecords.append(str(folder / f"{number:03}.tfrecord"))
         packed.tfrecord_indexes.append(str(folder / f"{number:03}.tfindex"))
-        _write_tar(packed.tars[-1], paths, rows)
         _write_tfrecord(packed.tfrecords[-1], packed.tfrecord_indexes[-1], paths, rows)
     _write_lmdb(packed.lmdb, paths)
     return packed
+
+
+def write_tars(paths: Sequence[str], folder: Path) -> list[str]:
+    """Write the files into tars; each has its row as its label."""
+    tars = []
+    for number, rows in enumerate(_shards(len(paths))):
+        tars.append(str(folder / f"{number:03}.tar"))
+        _write_tar(tars[-1], paths, rows)
+    return tars
+
+
+def _shards(count: int) -> list[range]:
+    step = -(-count // _SHARDS)
+    return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def _write_tar(tar: str, paths: Sequence[str], rows: Sequence[int]) -> None:
@@ -78,25 +88,27 @@ def _write_lmdb(path: str, paths: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Decodes a sample of a tar by Pillow."""
+    """Decodes a sample of a tar by one of `PEERS`."""
 
     case: Case
+    peer: str
     ledger: Ledger
 
     def __call__(self, sample: dict[str, Any]) -> tuple[Any, int]:
-        from readers.sampling.draws import Draws
-
         row = int(sample["cls"])
-        draws = Draws.of(SEED, 0, row)
-        with self.ledger.count("decode"):
-            image = with_pillow(io.BytesIO(sample["jpg"]), self.case, draws)
-        return finished(image, self.case, draws, self.ledger), row
+        return sample_of(row, sample["jpg"], self.case, self.peer, self.ledger), row
 
 
 def webdataset_way(
-    tars: Sequence[str], case: Case, passes: int, fill: int, num_workers: int, ledger: Ledger
+    tars: Sequence[str],
+    case: Case,
+    passes: int,
+    fill: int,
+    num_workers: int,
+    ledger: Ledger,
+    peer: str = "Pillow",
 ) -> Way:
-    """Make the way of a DataLoader over the library webdataset, and Pillow.
+    """Make the way of a DataLoader over the library webdataset, and one of `PEERS`.
 
     Tars are shuffled, and samples drawn from a buffer of so many.
     """
@@ -107,7 +119,7 @@ def webdataset_way(
         from torch.utils.data import DataLoader
 
         dataset = webdataset.WebDataset(list(tars), shardshuffle=len(tars), seed=SEED)
-        dataset = dataset.shuffle(fill, seed=SEED).map(_Sample(case, ledger)).repeat(passes)
+        dataset = dataset.shuffle(fill, seed=SEED).map(_Sample(case, peer, ledger)).repeat(passes)
         loader: DataLoader[Any] = DataLoader(
             dataset,
             batch_size=case.batch_size,
@@ -118,9 +130,10 @@ def webdataset_way(
         yield lambda _: ((rows.tolist(), images) for images, rows in loader)
 
     return Way(
-        name="DataLoader, webdataset and Pillow",
+        name=f"DataLoader, webdataset and {peer}",
         start=start,
-        needs=("webdataset",),
+        needs=("webdataset", PEERS[peer].needs),
+        remedy=PEERS[peer].remedy,
         ledger=ledger,
         **case.agreement(),
     )

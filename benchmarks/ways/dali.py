@@ -72,7 +72,9 @@ def dali_way(
         pipeline.build()
         yield partial(_batches, pipeline, case, _AHEAD + -(-images // case.batch_size))
 
-    agreement = case.agreement() | ({} if case.random_area is None else {"atol": None})
+    agreement = case.agreement()
+    if case.window != "center" or case.resize_shorter is not None:
+        agreement["atol"] = None  # it draws its own windows, and rounds sizes otherwise
     return Way(name=name, start=start, ahead=_AHEAD, ledger=ledger, **agreement)
 
 
@@ -91,10 +93,13 @@ def _pipeline(read: Read, case: Case, num_threads: int) -> Any:
     with pipeline:
         encoded, row = read()
         images = _decoded(encoded, "cpu" if device_id is None else "mixed", case)
-        flips = []
-        if case.flip:
-            flips = [fn.random.coin_flip(), fn.random.coin_flip()]
-            images = fn.flip(images, horizontal=flips[0], vertical=flips[1])
+        flips = [fn.random.coin_flip() for _ in case.flip]
+        if "v" in case.flip:
+            images = fn.flip(images, horizontal=0, vertical=flips[1])
+        if flips:
+            finish["mirror"] = flips[0]
+        if case.resize_shorter is not None:
+            finish["crop"] = case.crop
         images = fn.crop_mirror_normalize(images, dtype=types.FLOAT, **finish)
         pipeline.set_outputs(images, row, *flips)
     return pipeline
@@ -103,9 +108,17 @@ def _pipeline(read: Read, case: Case, num_threads: int) -> Any:
 def _decoded(encoded: Any, device: str, case: Case) -> Any:
     from nvidia.dali import fn, types
 
+    if case.resize_shorter is not None:
+        images = fn.decoders.image(encoded, device=device)
+        shorter = case.resize_shorter
+        return fn.resize(images, resize_shorter=shorter, interp_type=types.INTERP_LINEAR)
     if case.random_area is None:
+        random = case.window == "random"
+        where = {f"crop_pos_{axis}": fn.random.uniform(range=(0, 1)) for axis in "xy" if random}
         # Of an odd play, as the others.
-        return fn.decoders.image_crop(encoded, device=device, crop=case.crop, rounding="truncate")
+        return fn.decoders.image_crop(
+            encoded, device=device, crop=case.crop, rounding="truncate", **where
+        )
     # The ranges of regions are DALI's by default, too.
     images = fn.decoders.image_random_crop(encoded, device=device, random_area=case.random_area)
     return fn.resize(images, size=case.resize, interp_type=types.INTERP_LINEAR)
@@ -122,15 +135,15 @@ def _batches(pipeline: Any, case: Case, batches: int, pixels: bool) -> Iterator[
         yield numbers, image
 
 
-def _flipped_as_others(images: Any, rows: Sequence[int], horizontal: Any, vertical: Any) -> Any:
+def _flipped_as_others(images: Any, rows: Sequence[int], *flips: Any) -> Any:
     """Turn DALI's own flips into those that the other ways draw, which can be compared."""
     import torch
 
     from readers.sampling.draws import Draws
 
     turned = []
-    for image, row, across, down in zip(images, rows, horizontal, vertical, strict=True):
+    for image, row, *flipped in zip(images, rows, *flips, strict=True):
         draws = Draws.of(SEED, 0, row)
-        axes = [-1] * (draws.horizontal != bool(across)) + [-2] * (draws.vertical != bool(down))
-        turned.append(torch.flip(image, axes))
+        wanted = zip((-1, -2), (draws.horizontal, draws.vertical), flipped, strict=False)
+        turned.append(torch.flip(image, [axis for axis, flip, now in wanted if flip != bool(now)]))
     return torch.stack(turned)

@@ -1,17 +1,17 @@
-"""Photographs by grain, the loader of JAX's authors: worker processes, Pillow and NumPy."""
+"""Photographs by grain, the loader of JAX's authors: worker processes and NumPy."""
 
 # Worker processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure.ledger import Ledger
 from benchmarks.measure.race import Batch, Run, Way
-from benchmarks.ways.peers import MEAN, SEED, STD, Case, decoded
+from benchmarks.ways.peers import MEAN, PEERS, SEED, STD, Case, decoded
 
 _AHEAD = 7
 """Batches of a worker that lie in its buffers when all rest: 4 to 7 were counted."""
@@ -23,6 +23,7 @@ class _Sample:
 
     paths: Sequence[str]
     case: Case
+    peer: str
     ledger: Ledger
 
     def __call__(self, row: int) -> dict[str, Any]:
@@ -31,7 +32,7 @@ class _Sample:
         from readers.sampling.draws import Draws
 
         draws = Draws.of(SEED, 0, row)
-        image = decoded(self.paths[row], self.case, "Pillow", draws, self.ledger)
+        image = decoded(self.paths[row], self.case, self.peer, draws, self.ledger)
         with self.ledger.count("graph"):
             pixels = self.case.flipped(image, draws).transpose(2, 0, 1).astype(np.float32)
             if self.case.normalise:
@@ -41,19 +42,28 @@ class _Sample:
 
 
 def grain_way(
-    paths: Sequence[str], case: Case, passes: int, num_workers: int, ledger: Ledger
+    paths: Sequence[str],
+    case: Case,
+    peer: str,
+    passes: int,
+    num_workers: int,
+    ledger: Ledger,
+    *,
+    to_jax: bool,
 ) -> Way:
-    """Make the way of grain's worker processes; batches become arrays of JAX here."""
+    """Make the way of grain's worker processes; batches may become arrays of JAX here."""
     images, ahead = passes * len(paths), _AHEAD * num_workers
 
     @contextmanager
     def start() -> Iterator[Run]:
-        import jax
+        put: Callable[[Any], Any] = lambda images: images  # noqa: E731
+        if to_jax:
+            import jax
 
-        with closing(
-            _iterator(_Sample(paths, case, ledger), case.batch_size, num_workers)
-        ) as found:
-            batches = ((one["row"].tolist(), jax.device_put(one["image"])) for one in found)
+            put = jax.device_put
+        sample = _Sample(paths, case, peer, ledger)
+        with closing(_iterator(sample, case.batch_size, num_workers)) as found:
+            batches = ((one["row"].tolist(), put(one["image"])) for one in found)
 
             def run(_: bool) -> Iterator[Batch]:
                 return itertools.islice(batches, ahead + -(-images // case.batch_size))
@@ -61,10 +71,10 @@ def grain_way(
             yield run
 
     return Way(
-        name="grain, Pillow",
+        name=f"grain, {peer}",
         start=start,
         ahead=ahead,
-        needs=("grain", "jax"),
+        needs=("grain", *["jax"] * to_jax, PEERS[peer].needs),
         ledger=ledger,
         **case.agreement(),
     )

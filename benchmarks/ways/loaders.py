@@ -41,6 +41,7 @@ def loader_way(
     """Make the way of this toolkit: `settings` are the Loader's."""
     from dali_pipelines import fits_pipeline, jpeg_pipeline
 
+    normalise = case.normalise and case.dtype == "float32"
     return loader_of(
         name,
         fits_pipeline if case.kind == "fits" else jpeg_pipeline,
@@ -51,11 +52,13 @@ def loader_way(
         batch_size=case.batch_size,
         crop=case.crop,
         window=case.window if case.crop else "center",
+        resize_shorter=case.resize_shorter,
         random_area=case.random_area,
         resize=case.resize,
-        flip="hv" if case.flip else "",
-        mean=MEAN if case.normalise else None,
-        std=STD if case.normalise else None,
+        flip=case.flip,
+        mean=MEAN if normalise else None,
+        std=STD if normalise else None,
+        dtype=case.dtype,
         **settings,
     )
 

@@ -1,18 +1,20 @@
-"""How others read a file, to the same pixels: astropy, fitsio, torchfits, Pillow, torchvision."""
+"""How others read a file, to the same pixels: astropy, Pillow, torchvision and others."""
 
 # Worker processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarks.measure.ledger import Ledger
 
 if TYPE_CHECKING:
+    import torch
     from numpy.typing import NDArray
 
-    from readers.sampling.draws import Draws, Pairs
+    from readers.sampling.draws import Draws
 
 MEAN, STD = 120.0, 50.0
 SEED = 7
@@ -30,11 +32,14 @@ class Case:
     window: Literal["random", "center"] = "random"
     random_area: tuple[float, float] | None = None
     """Least and most share of the image's area of a random region, in place of a window."""
-    pairs: Pairs | None = None
-    """What such a region of one row is drawn by."""
     resize: tuple[int, int] | None = None
-    flip: bool = True
+    resize_shorter: int | None = None
+    """Pixels of the shorter side, to which an image is resized before the window is cut."""
+    flip: Literal["", "h", "hv"] = "hv"
+    """Axes that are flipped by chance."""
     normalise: bool = True
+    dtype: Literal["float32", "uint8"] = "float32"
+    """Type that is delivered; uint8 is not normalised, which is left to the GPU."""
 
     def agreement(self) -> dict[str, Any]:
         """Return how far pixels may be from Pillow's or astropy's.
@@ -44,13 +49,16 @@ class Case:
         """
         if self.kind == "fits":
             return {"atol": 1e-4}
-        return {"atol": 2.5 / STD, "outliers": 1e-3 if self.resize is None else 0.03}
+        found = {"atol": 2.5 / STD, "outliers": 1e-3 if self.resize is None else 0.03}
+        return found | ({"comparable": normalised} if self.dtype == "uint8" else {})
 
     def place(self, draws: Draws | None, height: int, width: int) -> tuple[int, int]:
         """Return the first row and column of the window, if this crops."""
         from readers.window import Window
 
         assert self.crop is not None
+        if self.resize_shorter is not None:  # as torchvision's CenterCrop
+            return round((height - self.crop[0]) / 2), round((width - self.crop[1]) / 2)
         window = Window(height=self.crop[0], width=self.crop[1])
         if self.window == "random":
             assert draws is not None
@@ -59,12 +67,12 @@ class Case:
 
     def region(self, draws: Draws | None, height: int, width: int) -> tuple[int, int, int, int]:
         """Return first column and row, and the ends, of the random region."""
+        from readers.sampling.draws import Pairs
         from readers.sampling.geometry import ASPECT_RATIOS
         from readers.sampling.region import RandomRegion
 
         assert draws is not None
         assert self.random_area is not None
-        assert self.pairs is not None
         drawn = RandomRegion(
             height=1,
             width=1,
@@ -72,7 +80,7 @@ class Case:
             x=draws.x,
             area=self.random_area,
             aspect_ratio=ASPECT_RATIOS,
-            attempts=self.pairs,
+            attempts=Pairs(*draws.key),
         )
         window = drawn.within(height, width)
         y, x = window.place(height, width)
@@ -80,9 +88,17 @@ class Case:
 
     def flipped(self, image: NDArray[Any], draws: Draws) -> NDArray[Any]:
         """Return the image flipped as chance has it, without a copy, if this flips."""
-        if not self.flip:
-            return image
-        return image[:: -1 if draws.vertical else 1, :: -1 if draws.horizontal else 1]
+        down, across = self.flips(draws)
+        return image[:: -1 if down else 1, :: -1 if across else 1]
+
+    def flips(self, draws: Draws) -> tuple[bool, bool]:
+        """Return whether rows and columns of an image are flipped."""
+        return draws.vertical and "v" in self.flip, draws.horizontal and "h" in self.flip
+
+
+def normalised(pixels: NDArray[Any]) -> NDArray[Any]:
+    """Normalise images of uint8."""
+    return (pixels.astype("float32") - MEAN) / STD
 
 
 def with_astropy(source: Any, case: Case, draws: Draws | None) -> NDArray[Any]:
@@ -130,26 +146,56 @@ def with_pillow(source: Any, case: Case, draws: Draws | None) -> NDArray[Any]:
     import numpy as np
     from PIL import Image, ImageOps
 
+    bilinear = Image.Resampling.BILINEAR
     with Image.open(source) as opened:
         image = ImageOps.exif_transpose(opened)
+        if case.resize_shorter is not None:
+            shorter, size = case.resize_shorter, image.size
+            width, height = (shorter * side // min(size) for side in size)
+            image = image.resize((width, height), bilinear)
         if case.crop is not None:
             y, x = case.place(draws, image.height, image.width)
             image = image.crop((x, y, x + case.crop[1], y + case.crop[0]))
         if case.random_area is not None:
             image = image.crop(case.region(draws, image.height, image.width))
         if case.resize is not None:
-            image = image.resize(case.resize[::-1], Image.Resampling.BILINEAR)
+            image = image.resize(case.resize[::-1], bilinear)
         return np.array(image.convert("RGB"))  # writable, as torch wants it
 
 
-def with_torchvision(path: str, case: Case, draws: Draws | None) -> NDArray[Any]:
-    """Decode a photograph by torchvision, and cut it."""
+def with_torchvision(source: str | bytes, case: Case, draws: Draws | None) -> NDArray[Any]:
+    """Decode a photograph by torchvision, and cut and resize it by torchvision."""
+    import torch
     from torchvision.io import ImageReadMode, decode_image
 
-    image = decode_image(path, mode=ImageReadMode.RGB, apply_exif_orientation=True)
+    encoded: Any = source
+    if isinstance(source, bytes):
+        encoded = torch.frombuffer(bytearray(source), dtype=torch.uint8)
+    image = decode_image(encoded, mode=ImageReadMode.RGB, apply_exif_orientation=True)
+    return _by_torchvision(image, case, draws)
+
+
+def with_torchcodec(source: str | bytes, case: Case, draws: Draws | None) -> NDArray[Any]:
+    """Decode a photograph by torchcodec, and cut and resize it by torchvision."""
+    from torchcodec.decoders import decode_image
+
+    return _by_torchvision(decode_image(source, mode="RGB"), case, draws)
+
+
+def _by_torchvision(image: torch.Tensor, case: Case, draws: Draws | None) -> NDArray[Any]:
+    """Cut and resize an image of shape (channels, height, width)."""
+    from torchvision.transforms.v2 import functional
+
+    if case.resize_shorter is not None:
+        image = functional.resize(image, [case.resize_shorter], antialias=True)
     if case.crop is not None:
         y, x = case.place(draws, *image.shape[1:])
         image = image[:, y : y + case.crop[0], x : x + case.crop[1]]
+    if case.random_area is not None:
+        left, top, right, bottom = case.region(draws, *image.shape[1:])
+        image = image[:, top:bottom, left:right]
+    if case.resize is not None:
+        image = functional.resize(image, list(case.resize), antialias=True)
     return image.permute(1, 2, 0).numpy()
 
 
@@ -177,16 +223,25 @@ PEERS = {
     "Pillow": Peer(read=with_pillow, needs="PIL", opens_files=True),
     "torchvision": Peer(
         read=with_torchvision,
-        needs="torchvision",
+        needs="torchvision.io:decode_image",
+        remedy="install the version for this PyTorch, from the same source",
+    ),
+    "torchcodec": Peer(
+        read=with_torchcodec,
+        needs="torchcodec.decoders:decode_image",
         remedy="install the version for this PyTorch, from the same source",
     ),
 }
 
 
 def decoded(
-    path: str, case: Case, peer: str, draws: Draws | None = None, ledger: Ledger = _CLOSED
+    source: str | bytes,
+    case: Case,
+    peer: str,
+    draws: Draws | None = None,
+    ledger: Ledger = _CLOSED,
 ) -> NDArray[Any]:
-    """Read a file by one of `PEERS`.
+    """Read a file, or its bytes, by one of `PEERS`.
 
     Returns
     -------
@@ -197,28 +252,32 @@ def decoded(
 
     by = PEERS[peer]
     with ledger.count("decode"):
-        if by.opens_files:
-            with ledger.opened(path) as source:
-                image = by.read(source, case, draws)
+        if not by.opens_files:
+            image = by.read(source, case, draws)
+        elif isinstance(source, bytes):
+            image = by.read(BytesIO(source), case, draws)
         else:
-            image = by.read(path, case, draws)
+            with ledger.opened(source) as opened:
+                image = by.read(opened, case, draws)
         return image if case.kind == "jpeg" else image.astype(np.float32, copy=False)
 
 
 def finished(image: NDArray[Any], case: Case, draws: Draws, ledger: Ledger) -> Any:
-    """Flip and normalise pixels by NumPy and torch: a tensor, shape (channels, height, width)."""
-    import numpy as np
+    """Flip and normalise pixels by torch: a tensor, shape (channels, height, width)."""
     import torch
 
     with ledger.count("graph"):
-        # Contiguous, as torch takes no negative strides.
-        tensor = torch.from_numpy(np.ascontiguousarray(case.flipped(image, draws)))
-        tensor = tensor.permute(2, 0, 1).float()
+        tensor = torch.from_numpy(image).permute(2, 0, 1)
+        if axes := [axis for axis, flips in enumerate(case.flips(draws), 1) if flips]:
+            tensor = tensor.flip(axes)
+        if case.dtype == "uint8":
+            return tensor
+        tensor = tensor.float()
         return tensor.sub_(MEAN).div_(STD) if case.normalise else tensor
 
 
 class Files:
-    """The DataLoader's dataset: one file read, then NumPy, then torch, a row at a time."""
+    """The DataLoader's dataset: one file read, then torch, a row at a time."""
 
     def __init__(
         self, paths: Sequence[str], case: Case, peer: str, ledger: Ledger = _CLOSED
@@ -229,10 +288,13 @@ class Files:
         return len(self.paths)
 
     def __getitem__(self, row: int) -> tuple[Any, int]:
-        from readers.sampling.draws import Draws, Pairs
+        return sample_of(row, self.paths[row], self.case, self.peer, self.ledger), row
 
-        draws, case = Draws.of(SEED, 0, row), self.case
-        if case.random_area is not None:
-            case = replace(case, pairs=Pairs(SEED, 0, row))
-        image = decoded(self.paths[row], case, self.peer, draws, self.ledger)
-        return finished(image, self.case, draws, self.ledger), row
+
+def sample_of(row: int, source: Any, case: Case, peer: str, ledger: Ledger = _CLOSED) -> Any:
+    """Read one row by one of `PEERS`, and finish it: a tensor as of `finished`."""
+    from readers.sampling.draws import Draws
+
+    draws = Draws.of(SEED, 0, row)
+    image = decoded(source, case, peer, draws, ledger)
+    return finished(image, case, draws, ledger)

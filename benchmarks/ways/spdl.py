@@ -1,4 +1,4 @@
-"""Photographs by SPDL: threads of one process that decode by FFmpeg."""
+"""Photographs by SPDL: threads of one process, in which others decode."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import Any
 
 from benchmarks.measure.ledger import Ledger
 from benchmarks.measure.race import Batch, Run, Way
-from benchmarks.ways.peers import MEAN, STD, Case
+from benchmarks.ways.peers import PEERS, Case, sample_of
 
 _SINK = 2
 _AHEAD = 10
-"""Batches that lie in its stages and queues when all threads rest: 9.25 were counted."""
+"""Batches that lie in its stages and queues when all threads rest, at most."""
 
 
 def spdl_way(
-    paths: Sequence[str], case: Case, passes: int, num_threads: int, ledger: Ledger
+    paths: Sequence[str], case: Case, peer: str, passes: int, num_threads: int, ledger: Ledger
 ) -> Way:
-    """Make the way of SPDL's own pipeline; the window is the centre's."""
+    """Make the way of SPDL's threads, in which one of `PEERS` decodes.
+
+    SPDL's own decoder, of FFmpeg, takes more time, and gives other colours.
+    """
     images = passes * len(paths)
 
     @contextmanager
     def start() -> Iterator[Run]:
-        pipeline = _pipeline(paths, case, num_threads, ledger)
+        pipeline = _pipeline(paths, case, peer, num_threads, ledger)
         with pipeline.auto_stop():
             batches: Iterator[Batch] = iter(pipeline)
 
@@ -35,41 +38,36 @@ def spdl_way(
             yield run
 
     return Way(
-        name="SPDL",
+        name=f"SPDL threads, {peer}",
         start=start,
         ahead=_AHEAD,
-        needs=("spdl.pipeline", "spdl.io:CPUBuffer"),
-        remedy="it needs FFmpeg's libraries (Debian: apt-get install ffmpeg)",
+        needs=("spdl.pipeline", PEERS[peer].needs),
+        remedy=PEERS[peer].remedy,
         ledger=ledger,
-        atol=None,  # of other colours: it is stated how far
+        **case.agreement(),
     )
 
 
-def _pipeline(paths: Sequence[str], case: Case, num_threads: int, ledger: Ledger) -> Any:
+def _pipeline(paths: Sequence[str], case: Case, peer: str, num_threads: int, ledger: Ledger) -> Any:
     """Build a pipeline that goes through all files in order, over and over."""
-    import spdl.io
     from spdl.pipeline import PipelineBuilder
 
     logging.getLogger("spdl").setLevel(logging.WARNING)  # each pipeline reports at its end
-    assert case.crop is not None
-    cut = spdl.io.get_video_filter_desc(crop_height=case.crop[0], crop_width=case.crop[1])
 
-    def decode(row: int) -> tuple[int, Any]:
-        with ledger.count("decode"):
-            with ledger.opened(paths[row]) as source:
-                packets = spdl.io.demux_image(source if isinstance(source, str) else source.read())
-            return row, spdl.io.decode_packets(packets, filter_desc=cut)
+    def read(row: int) -> tuple[int, Any]:
+        return row, sample_of(row, paths[row], case, peer, ledger)
 
-    def collate(decoded: list[tuple[int, Any]]) -> Batch:
-        rows, frames = zip(*decoded, strict=True)
+    def collate(samples: list[tuple[int, Any]]) -> Batch:
+        import torch
+
+        rows, images = zip(*samples, strict=True)
         with ledger.count("graph"):
-            images = spdl.io.to_torch(spdl.io.convert_frames(list(frames)))
-            return rows, images.permute(0, 3, 1, 2).float().sub_(MEAN).div_(STD)
+            return rows, torch.stack(images)
 
     return (
         PipelineBuilder()
         .add_source(row for _ in itertools.count() for row in range(len(paths)))
-        .pipe(decode, concurrency=num_threads)
+        .pipe(read, concurrency=num_threads)
         .aggregate(case.batch_size)
         .pipe(collate)
         .add_sink(_SINK)

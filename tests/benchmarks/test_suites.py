@@ -28,7 +28,7 @@ from benchmarks.suites import loader, scaling, transport
 from benchmarks.ways import archive
 from benchmarks.ways.peers import Case
 
-SMALL = Case(kind="fits", batch_size=2, crop=(40, 50), flip=False)
+SMALL = Case(kind="fits", batch_size=2, crop=(40, 50), flip="")
 FEW_CASES = ("Random 512x512 windows of frames", "Random 224x224 windows of photographs")
 FEW_LOADERS = ("Loader, local files", "Loader, cache, second epoch", "Loader, tile offsets")
 
@@ -95,11 +95,17 @@ SHRUNK: dict[str, dict[str, Any]] = {
 }
 """What a quick run of a suite still does at length."""
 
-OTHERS = ("torchfits", "torchvision", "SPDL", "grain", "opencv", "tensorstore")
+OTHERS = ("torchfits", "torchvision", "torchcodec", "grain", "opencv", "tensorstore")
 """Libraries that the tests do not install: their ways have a note in place of figures."""
 
 FITS_PEERS = ("DataLoader, astropy", "DataLoader, fitsio", "DataLoader, torchfits")
 PHOTO_LOADERS = ("Loader, MCU index", "Loader")
+PHOTO_WAYS = (
+    *(*PHOTO_LOADERS, "Loader, uint8", "DALI's reader of files", "DataLoader, Pillow"),
+    *("DataLoader, torchvision", "DataLoader, torchcodec", "DataLoader, torchcodec, uint8"),
+    *("SPDL threads, torchvision", "DataLoader, webdataset and torchvision"),
+    *("litData, torchvision", "MosaicML Streaming, torchvision", "grain, torchvision"),
+)
 OF_FRAME = ("decode_image", "astropy", "fitsio", "torchfits")
 OF_CUTOUTS = (
     *("Loader", "Loader, shuffled in blocks", "DataLoader, astropy Cutout2D"),
@@ -167,19 +173,16 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
             ("prep.py, int16 in RICE_1", "prep.py, float32", "aiapy register and save"),
         ),
     ],
-    "jpeg": [
+    "photographs": [
+        *((title, PHOTO_WAYS) for title in ("Random regions*", "Shorter side*", "Random windows*")),
+        ("Random windows*JAX arrays", (*PHOTO_LOADERS, "grain, Pillow")),
         (
-            "Centre windows of 224x224 from photographs",
+            "Order, continuing and pixels",
             (
-                *(*PHOTO_LOADERS, "DALI's reader of files", "DataLoader, Pillow"),
-                *("DataLoader, torchvision", "SPDL"),
+                *("Loader", "DALI's reader of files", "DataLoader", "SPDL", "webdataset"),
+                *("litData", "MosaicML Streaming", "grain"),
             ),
         ),
-        (
-            "Random regions of photographs*",
-            (*PHOTO_LOADERS, "DALI's reader of files", "DataLoader, Pillow"),
-        ),
-        ("Random windows*JAX arrays", (*PHOTO_LOADERS, "grain, Pillow")),
     ],
     "copies": [
         (
@@ -378,5 +381,5 @@ def test_a_folder_without_such_files_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.fits").touch()
-    assert main(["--suite=jpeg", f"--data={tmp_path}"]) == 2
+    assert main(["--suite=photographs", f"--data={tmp_path}"]) == 2
     assert str(tmp_path) in capsys.readouterr().err
