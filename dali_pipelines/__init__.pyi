@@ -2,6 +2,9 @@ from .aia.calibration import Calibration as Calibration
 from .aia.preset import Preset as Preset
 from .aia.preset import load_preset as load_preset
 from .aia.preset import preset_names as preset_names
+from .augment.audio import Gain as Gain
+from .augment.audio import SpecAugment as SpecAugment
+from .augment.audio import WhiteNoise as WhiteNoise
 from .augment.aug_mix import AugMix as AugMix
 from .augment.auto_augment import AutoAugment as AutoAugment
 from .augment.blur import Blur as Blur
@@ -16,10 +19,14 @@ from .cli.samples.sets import fits_samples as fits_samples
 from .cli.samples.sets import jpeg_samples as jpeg_samples
 from .config import PipelineConfig as PipelineConfig
 from .factories import aia_pipeline as aia_pipeline
+from .factories import audio_pipeline as audio_pipeline
 from .factories import chunked_pipeline as chunked_pipeline
 from .factories import fits_pipeline as fits_pipeline
 from .factories import jpeg_pipeline as jpeg_pipeline
 from .factories import npy_pipeline as npy_pipeline
+from .features import LogMel as LogMel
+from .features import Mfcc as Mfcc
+from .features import Spectrogram as Spectrogram
 from .fits_index import with_keys as with_keys
 from .fits_index import with_tiles as with_tiles
 from .graph.decode import Decoded as Decoded
@@ -37,6 +44,7 @@ from .mixing import mixup as mixup
 from .pixel_statistics import PixelStatistics as PixelStatistics
 from .pixel_statistics import pixel_statistics as pixel_statistics
 from .reexports import AiaReader as AiaReader
+from .reexports import AudioReader as AudioReader
 from .reexports import Boxes as Boxes
 from .reexports import ChannelsReader as ChannelsReader
 from .reexports import ChunkedReader as ChunkedReader
@@ -59,6 +67,7 @@ from .runtime.ranks import Ranks as Ranks
 from .serving.preprocessor import PreprocessError as PreprocessError
 from .serving.preprocessor import Preprocessor as Preprocessor
 from .settings import AiaSettings as AiaSettings
+from .settings import AudioSettings as AudioSettings
 from .settings import PipelineSettings as PipelineSettings
 from .stretch import Stretch as Stretch
 

@@ -1,4 +1,4 @@
-"""Pipeline factories of this package: FITS, AIA, JPEG and other images, .npy, chunked arrays."""
+"""Pipeline factories of this package: FITS, AIA, JPEG and other images, npy, chunks, recordings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import FLOATS, PipelineConfig
+from dali_pipelines.features import Features, features_of
 from dali_pipelines.fits_index import check_hdu
+from dali_pipelines.graph.audio import AudioGraph
 from dali_pipelines.graph.decode import (
     Decode,
     Decoded,
@@ -26,9 +28,10 @@ from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.keywords import check_names, documents, names_of
-from dali_pipelines.settings import AiaSettings, PipelineSettings
+from dali_pipelines.settings import AiaSettings, AudioSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch, Stretches
-from dali_pipelines.values import check_type, warn_of_fractions
+from dali_pipelines.values import check_choice, check_type, warn_of_fractions
+from readers.audio.reader import AudioReader, Short, sound_facts
 from readers.channels import ChannelsReader
 from readers.chunks.array import NOTE, unpacked
 from readers.chunks.reader import ChunkedReader
@@ -41,6 +44,7 @@ from readers.index.grouping.frames import check_frames, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
+from readers.values import check_number
 
 _LARGEST_GPU_TILE = 1 << 16
 """Pixels of the largest RICE_1 tile decoded on a GPU. One thread decodes a tile, in an estimated
@@ -348,6 +352,103 @@ def npy_pipeline(
     reader = NpyReader(file_dtype, channels)
     decode = functools.partial(decode_array, stored=file_dtype)
     return _of_files(index, reader, decode, PipelineConfig(**config))
+
+
+@documents(AudioSettings, PipelineConfig)
+def audio_pipeline(
+    index: Index,
+    *,
+    duration: float | None = None,
+    window: Literal["center", "random"] = "center",
+    short: Short = "reject",
+    rate: int | None = None,
+    channels: int = 1,
+    speeds: tuple[float, ...] = (),
+    features: Features = "waveform",
+    **config: Unpack[AudioSettings],
+) -> ReaderPipeline:
+    """Make a pipeline of recordings: waveforms, spectrograms, log mel features or MFCC.
+
+    Parameters
+    ----------
+    index : Index
+        Each row is a recording, or with columns ``start`` and ``duration``, in seconds, a part of
+        one; see `Index.scan_audio`.
+    duration : float, optional
+        Seconds of the segment to deliver, of which no more is read than needed; by default whole
+        recordings, padded to the longest of a batch.
+    window : {"center", "random"}
+        Position of the segment in the recording; in mode ``eval`` always ``center``.
+    short : {"reject", "pad"}
+        Treatment of recordings that are shorter than `duration`: silence is added at the end with
+        ``pad``.
+    rate : int, optional
+        Samples per second, to which recordings of other rates are resampled; by default the rate of
+        the first readable recording, and others are rejected.
+    channels : int
+        1 averages the channels of each recording; another number is that of each recording, and
+        others are rejected.
+    speeds : tuple of float
+        Factors by which recordings are played faster, such as (0.9, 1, 1.1), one drawn for each
+        sample; 1 in mode ``eval``. Pitches change as well.
+    features : {"waveform", "spectrogram", "log_mel", "mfcc"} or Spectrogram
+        Output of the pipeline, also as a `Spectrogram`, `LogMel` or `Mfcc` with its settings.
+    **config
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
+
+    Returns
+    -------
+    ReaderPipeline
+        Its first output is ``audio``, float32 in [-1, 1), shape (batch, channels, samples), or
+        ``features``, shape (batch, channels, bands, frames). ``length``, int32, shape (batch,), is
+        the number of samples or frames without what was padded. ``start``, float64, is where the
+        segment begins, in seconds from the beginning of the file.
+
+    Raises
+    ------
+    ReadError
+        If no rate is given, and none of the first recordings can be read.
+    ValueError
+        If settings contradict each other.
+    """
+    check_names("audio_pipeline", config, names_of(audio_pipeline) or ())
+    check_index(index)
+    check_choice("window", window, ("center", "random"))
+    check_choice("short", short, ("reject", "pad"))
+    kind = features_of(features)
+    options: dict[str, Any] = dict(config)
+    options.setdefault("ragged", "pad" if duration is None else None)
+    settings = PipelineConfig(**options)
+    if settings.dtype not in ("float32", "float16"):
+        raise ValueError(f"recordings are float32 or float16, got dtype {settings.dtype!r}")
+    reader = AudioReader(1 if rate is None else rate, channels, rate is not None, short, speeds)
+    if duration is not None:
+        check_number("duration", duration, 1e-6, 1e6)
+    elif window != "center" or short != "reject":
+        raise ValueError("window and short are for segments: set duration, in seconds")
+    if rate is None:
+        columns = index.columns().with_places(places_of(settings))
+        rate = first_readable(columns, sound_facts, settings.read_timeout)[1].rate
+        reader = dataclasses.replace(reader, rate=rate)
+    if kind is not None:
+        kind.sizes(rate)
+    if duration is not None:
+        options |= {"crop": (1, max(1, round(duration * rate))), "window": window}
+    on_waveform = [one for one in settings.augment if not _is_of_features(one)]
+    on_features = tuple(one for one in settings.augment if _is_of_features(one))
+    if on_features and kind is None:
+        name = type(on_features[0]).__name__
+        raise ValueError(f"{name} is for features: set features, such as 'log_mel'")
+    graph = AudioGraph(rate, channels, kind, on_features, settings.transform)
+    if kind is not None:
+        options["transform"] = graph.add
+    options["augment"] = on_waveform
+    return reader_pipeline(index, reader, graph.decode, PipelineConfig(**options))
+
+
+def _is_of_features(augmentation: Any) -> bool:
+    """Return whether an augmentation changes features instead of the waveform."""
+    return bool(getattr(augmentation, "of_features", False))
 
 
 @documents(PipelineSettings, PipelineConfig)

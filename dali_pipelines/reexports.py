@@ -1,6 +1,7 @@
 """Names from `readers` that training code needs and `dali_pipelines` exports."""
 
 from readers import AiaReader as AiaReader
+from readers import AudioReader as AudioReader
 from readers import Boxes as Boxes
 from readers import ChannelsReader as ChannelsReader
 from readers import ChunkedReader as ChunkedReader

@@ -12,8 +12,10 @@ import numpy as np
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
+from dali_pipelines.features import Features
 from dali_pipelines.runtime.devices import DeviceLike
 from dali_pipelines.stretch import Stretches
+from readers.audio.reader import Short
 from readers.fits.headers import HduName
 from readers.fits.multi_hdu import Hdu
 from readers.fits.planes import Planes
@@ -153,6 +155,36 @@ class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
     hdu: int | None
 
 
+class AudioSettings(OrderSettings, total=False):
+    """Keywords of `audio_pipeline` that other factories have, too: none of them is about images."""
+
+    shard_id: int
+    num_shards: int
+    epoch: int
+    position: int
+    first_step: int
+    num_epochs: int | None
+    rejected: Mapping[int, str]
+    columns: tuple[str, ...]
+    mode: Mode
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    augment: Sequence[Augmentation]
+    transform: Transform | None
+    dtype: DTypeLike
+    ragged: Ragged
+    device_id: DeviceLike
+    num_threads: int
+    num_read_processes: int
+    start_method: StartMethod
+    read_timeout: float | None
+    storage: Storage
+    cache: str | None
+    cache_bytes: int | None
+    read_threads: int | None
+    prefetch: int | None
+
+
 class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
     """Keywords that a Loader passes to one of the factories of this package.
 
@@ -169,3 +201,8 @@ class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
     variables: Sequence[str] | None
     calibration: Calibration | None
     preset: str | Preset | None
+    duration: float | None
+    rate: int | None
+    features: Features
+    short: Short
+    speeds: tuple[float, ...]

@@ -2,6 +2,7 @@ from .aia.degradation import CorrectionTable as CorrectionTable
 from .aia.pointing import PointingTable as PointingTable
 from .aia.reader import AiaReader as AiaReader
 from .aia.rules import HeaderRules as HeaderRules
+from .audio.reader import AudioReader as AudioReader
 from .buffers import buffer as buffer
 from .channels import ChannelsReader as ChannelsReader
 from .chunks.reader import ChunkedReader as ChunkedReader

@@ -36,8 +36,9 @@ class Row:
     """FITS HDU, 0 for the primary; None for the first HDU with an image."""
     parts: Mapping[str, Row | None] = field(default_factory=dict, hash=False)
     """Files of a sample by name; None for a missing file."""
-    notes: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    """Values of the Reader's optional columns in the Index, by name; empty bytes for null."""
+    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Values of the Reader's optional columns in the Index, by name: bytes, empty for null, or
+    numbers, NaN for null."""
     plane: int | None = None
     """Plane of an image with more than two axes, from 0 on; None if it has only one, or if the
     Reader chooses it."""

@@ -11,6 +11,7 @@ _PIPELINES = {
     "fits": re.compile(rb"SIMPLE  ="),
     "jpeg": re.compile(rb"\xff\xd8|\x89PNG|GIF8|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
     "npy": re.compile(rb"\x93NUMPY"),
+    "audio": re.compile(rb"(RIFF|RF64|BW64)....WAVE|FORM....AIF[FC]|fLaC|OggS|ID3", re.DOTALL),
 }
 """First bytes of the files that each pipeline reads."""
 FIRST_BYTES = 12

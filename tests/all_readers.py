@@ -6,6 +6,7 @@ from fakes import FakeReader
 
 from readers import (
     AiaReader,
+    AudioReader,
     ChannelsReader,
     ChunkedReader,
     FitsReader,
@@ -16,10 +17,10 @@ from readers.chunks.filters import MODULES as OF_CHUNKS
 from readers.fits.tiles.codecs import Hcompress
 from readers.jpeg.reader import MODULES_TO_CUT
 
-MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES, *OF_CHUNKS)
+MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES, *OF_CHUNKS, "soundfile")
 """Modules that they import when they first need them."""
 
-KINDS = (AiaReader, ChannelsReader, ChunkedReader, FitsReader, JpegReader, NpyReader)
+KINDS = (AiaReader, AudioReader, ChannelsReader, ChunkedReader, FitsReader, JpegReader, NpyReader)
 
 
 class AnyReader(FakeReader):

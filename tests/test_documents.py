@@ -33,6 +33,8 @@ import xarray as xr
 from all_readers import MODULES, AnyReader
 from astropy.io import fits
 from astropy.wcs import WCS
+from audio_files import sound
+from audio_files import write as write_audio
 from code_blocks import blocks
 from jobs import ROOT
 from PIL import Image
@@ -101,6 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _write_survey(folder)
     _write_containers(folder)
     _write_arrays(folder)
+    _write_speech(folder)
     assert run_command(["index", f"{folder}/archive", "-o", f"{folder}/frames.parquet"]) == 0
     detectors = ["--hdus", "SCI", "-o", f"{folder}/detectors.parquet"]
     assert run_command(["index", f"{folder}/survey", *detectors]) == 0
@@ -154,6 +157,18 @@ def _write_arrays(folder: Path) -> None:
     times = np.datetime64("2020-01-01", "ns") + np.arange(6) * np.timedelta64(6, "h")
     variables = {"t2m": (axes[:1] + axes[2:], numbers[:, 0]), "z": (axes, numbers)}
     xr.Dataset(variables, {"time": times}).to_zarr(folder / "weather.zarr", zarr_format=2)
+
+
+def _write_speech(folder: Path) -> None:
+    """Write recordings of 1.2 s and longer, and a manifest of them."""
+    (folder / "speech").mkdir()
+    lines = []
+    for number in range(8):
+        path = folder / "speech" / f"{number}.{'wav' if number % 2 else 'flac'}"
+        write_audio(path, sound(19200 + 800 * number, seed=number))
+        row = {"audio_filepath": f"speech/{path.name}", "duration": 1.0, "text": f"word {number}"}
+        lines.append(json.dumps(row))
+    (folder / "train.json").write_text("\n".join(lines))
 
 
 def _write_targets(folder: Path) -> None:
@@ -319,7 +334,9 @@ def test_each_field_of_a_public_dataclass_is_documented() -> None:
     for name in dali_pipelines.__all__:
         value = getattr(dali_pipelines, name)
         fields = set(getattr(value, "__dataclass_fields__", ()))
-        documented = _parameters(value.__doc__ or "") | set(_attribute_docstrings(value))
+        documented = _parameters(value.__doc__ or "")
+        bases = getattr(value, "__mro__", (object,))[:-1] if fields else ()
+        documented |= {field for one in bases for field in _attribute_docstrings(one)}
         missing += [f"{name}.{field}" for field in sorted(fields - documented)]
     assert missing == []
 

@@ -67,6 +67,10 @@ def _taken(pipeline: ReaderPipeline, convert: Convert) -> Batch:
 
 def check_even(pipeline: ReaderPipeline) -> None:
     """Raise ValueError if the samples of an unlisted output differ in shape in the last batch."""
+    if pipeline.uneven in ("audio", "features"):
+        raise ValueError(
+            "the recordings of one batch differ in length: set duration, or ragged='list' or 'pad'"
+        )
     if pipeline.uneven == "image":
         raise ValueError(
             "the images of one batch differ in size: set crop or resize, or ragged='list' or "

@@ -57,6 +57,12 @@ class Decoded(NamedTuple):
     """Images of a second element type, if a batch may hold both."""
     memory: DecoderMemory | None = None
     """Memory that the decoder needs in addition to one image; None for none."""
+    name: str = "image"
+    """Name of the output. Only an output ``image`` has a ``size`` with ``ragged="pad"``."""
+    is_flat: bool = False
+    """Whether the image has one row of pixels, and the output no axis for it."""
+    outside: float = 0.0
+    """Value beyond the image, for ``ragged="pad"``."""
 
 
 class Other(NamedTuple):

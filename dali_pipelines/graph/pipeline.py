@@ -198,9 +198,10 @@ def reader_pipeline(
     -------
     ReaderPipeline
         Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
-        `output_names` are ``image`` (layout CHW, on the device), ``row`` (int64) and ``valid``
-        (bool) on the CPU, the requested columns and targets on the device, and ``report`` (uint8)
-        on the CPU. The pipeline never ends: count steps with ``source.schedule``.
+        `output_names` are ``image``, or as the decoder names it (layout CHW, on the device),
+        ``row`` (int64) and ``valid`` (bool) on the CPU, the requested columns and targets on the
+        device, and ``report`` (uint8) on the CPU. The pipeline never ends: count steps with
+        ``source.schedule``.
 
     Raises
     ------
@@ -241,6 +242,8 @@ def reader_pipeline(
         targets = [spec.name for spec in source.targets.specs]
         named = _outputs(image, nodes, images, config, targets)
         named, pipeline.listed = listed_or_padded(named, images, source.targets, config.ragged)
+        if images.first.is_flat:
+            named[0] = (named[0][0], fn.squeeze(named[0][1], axes=[1]))
         _check_names([name for name, _ in named], targets=targets, columns=config.columns)
         pipeline.output_names, outputs = zip(*named, strict=True)
         pipeline.set_outputs(*outputs)
@@ -299,7 +302,7 @@ def _outputs(
             # Only for outputs: a CPU operator that waits for the GPU delays the next batch.
             valid, report = valid.cpu(), report.cpu()
     row = ("row", nodes["row"])
-    return [("image", image), row, ("valid", valid), *others, ("report", report)]
+    return [(decoded.first.name, image), row, ("valid", valid), *others, ("report", report)]
 
 
 def _check_names(names: Sequence[str], **asked: Collection[str]) -> None:

@@ -29,16 +29,25 @@ def listed_or_padded(
     """
     outside = {name: one.outside for name, one in decoded.outputs.items()} | targets.outside
     if ragged == "list":
-        return outputs, frozenset(("image", *outside))
+        return outputs, frozenset((decoded.first.name, *outside))
     if ragged is None:
         return outputs, frozenset()
     for spec in targets.specs:
         if spec.name in outside:
             check_padding(spec.name, outside[spec.name], spec.dtype)
-    return padded(outputs, outside), frozenset()
+    if decoded.first.name != "image":
+        return padded(outputs, {**outside, decoded.first.name: decoded.first.outside}), frozenset()
+    return with_size(outputs, outside), frozenset()
 
 
 def padded(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named]:
+    """Pad the last two axes of the outputs named in `outside`, with its values."""
+    return [
+        (name, _pad(node, outside[name]) if name in outside else node) for name, node in outputs
+    ]
+
+
+def with_size(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named]:
     """Pad the last two axes of outputs to the batch's largest; add the size of the image.
 
     Parameters
@@ -58,10 +67,7 @@ def padded(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named
     size = image.shape(dtype=types.INT32)[-2:]
     if image.device == "gpu":
         size = size.gpu()
-    filled = [
-        (other, _pad(node, outside[other]) if other in outside else node) for other, node in others
-    ]
-    return [(name, _pad(image, 0)), (SIZE, size), *filled]
+    return [(name, _pad(image, 0)), (SIZE, size), *padded(others, outside)]
 
 
 def _pad(node: Any, value: float) -> Any:

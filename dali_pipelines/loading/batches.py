@@ -43,7 +43,7 @@ def _taken(array: Array, slots: Slots, framework: Framework) -> Array:
 
 def pixels_of(batch: Batch) -> int:
     """Return the pixels of the valid images, each channel counted, and padding."""
-    images, valid = batch["image"], np.asarray(batch["valid"])
+    images, valid = next(iter(batch.values())), np.asarray(batch["valid"])  # the first output
     if not isinstance(images, list):
         return int(valid.sum()) * math.prod(images.shape[1:])
     return sum(

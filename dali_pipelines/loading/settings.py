@@ -8,12 +8,14 @@ from typing import Any
 from dali_pipelines.aia.calibration import CalibrationSettings
 from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.keywords import bound_keywords, check_names, names_of, title
-from dali_pipelines.settings import OrderSettings
+from dali_pipelines.settings import AudioSettings, OrderSettings
 from readers.index.rows.values import RowValues
 from readers.index.table import Index
 
 ORDER = frozenset(OrderSettings.__annotations__)
 """Settings of the order of samples, which a Loader uses itself, too."""
+OF_IMAGES = NAMES - AudioSettings.__annotations__.keys() - {"window"}
+"""Settings that only factories of images take."""
 _OF_THE_LOADER = {
     "device_id": "pass devices",
     "epoch": "pass a state to load_state_dict",
@@ -113,6 +115,11 @@ def check_settings(
     names = names_of(factory)
     if names is not None:
         known = (names | set(others)) - {*not_taken, "factory", "index", "config"}
+        if not names & OF_IMAGES and (given := sorted(OF_IMAGES & settings.keys())):
+            raise TypeError(
+                f"{title(factory)} takes no settings of images, such as {', '.join(given)}; "
+                f"available settings: {', '.join(sorted(known))}"
+            )
         check_names(f"{taker} with {title(factory)}", settings, known)
     declared = set(names_of(factory, unpacked=False) or ())
     if "calibration" in declared:  # it has a `missing` of its own

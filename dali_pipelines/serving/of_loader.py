@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.factories import (
+    audio_pipeline,
     chunked_pipeline,
     fits_pipeline,
     jpeg_pipeline,
@@ -19,6 +20,7 @@ from dali_pipelines.graph.images import checked_hdus, hdus_reader
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.keywords import names_of, title, without_keywords
 from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor
+from readers.audio.reader import sound_facts
 from readers.fits.file import hdu_names
 from readers.fits.multi_hdu import Hdu, hdu_beside
 from readers.fits.reader import FitsReader
@@ -62,6 +64,10 @@ def preprocessor_of(
         )
     if factory is fits_pipeline and given.get("hdus") is not None:
         given["hdus"] = _known_hdus(index, given, config)
+    elif factory is audio_pipeline:
+        if given.get("rate") is None:
+            columns = index.columns().with_places(places_of(config))
+            given["rate"] = first_readable(columns, sound_facts, config.read_timeout)[1].rate
     elif factory not in (jpeg_pipeline, npy_pipeline):
         given |= _of_columns(factory, index, given)
         if given.get("planes") == "all" and given.get("num_planes") is None:

@@ -321,10 +321,10 @@ def reader_columns(
         if name not in columns or schema.holds_text(table[name]):
             columns[name] = found.for_tensor(name)
     for name in notes:
-        kind = table.schema.field(name).type
-        if not schema.is_binary(kind):
-            raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
-        columns[name] = found.of_type(name, "large_binary")
+        if schema.is_binary(table.schema.field(name).type):
+            columns[name] = found.of_type(name, "large_binary")
+        else:
+            columns[name] = found.for_tensor(name)
     for name in targets:
         if name not in columns:
             schema.check_column(table, name)

@@ -38,6 +38,10 @@ SUFFIXES = {
         *(".dds", ".qoi", ".sgi"),
     ),
     "npy": (".npy",),
+    "audio": (
+        *(".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc"),
+        *(".w64", ".rf64", ".au", ".snd", ".caf", ".sph"),
+    ),
 }
 """Suffixes that a folder is searched for, by format, in lower case; any case matches."""
 _LISTS = (".parquet", ".arrow", ".csv", ".tar")

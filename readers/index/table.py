@@ -8,7 +8,7 @@ which see the table as `readers.Columns`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 from weakref import WeakValueDictionary
@@ -27,6 +27,7 @@ from readers.index.grouping.groups import Grouping, Missing
 from readers.index.index_file import INDEX_SUFFIXES as INDEX_SUFFIXES
 from readers.index.index_file import ArrowFile, read_index_file, reader_columns, write_index_file
 from readers.index.paths import absolute, moved, whole
+from readers.index.recordings import manifest_table, with_sound_facts
 from readers.index.rows.joining import joined, replaced
 from readers.index.rows.splitting import TimeBlocks, TimeOrder, split_rows
 from readers.index.rows.values import RowValues
@@ -41,7 +42,7 @@ from readers.index.versions import with_versions
 from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
-from readers.values import check_integer, is_integer
+from readers.values import check_bool, check_integer, is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -390,6 +391,93 @@ class Index:
         places = Places(storage or Storage())
         files = scanned_table(data, SUFFIXES, places)
         return cls(hdf5_table(files, variables, dim, isel, columns, places))
+
+    @classmethod
+    def scan_audio(
+        cls,
+        data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Index,
+        *,
+        class_folders: bool = False,
+        num_threads: int = 4,
+        progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make an Index of recordings, with their rates, channels and durations from headers.
+
+        Parameters
+        ----------
+        data : path, iterable of paths, or Index
+            As for `scan`: a folder, a glob, files, URLs, tars; or an Index, such as of
+            `from_manifest`, to which the facts are added.
+        class_folders : bool
+            Whether the subfolders of the folder are classes, as for `from_class_folders`.
+        num_threads : int
+            Files that are read concurrently.
+        progress : callable
+            Wraps the facts of the files to report progress, e.g. ``tqdm.tqdm``.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``rate`` (samples per second, int32), ``channels`` (int32), ``duration`` (seconds,
+            float64; a duration that was there, of a part of a recording, is kept) and ``format``
+            (text). Recordings that cannot be read are left out; the log counts them and names the
+            first.
+
+        Raises
+        ------
+        ReadError
+            If no recording can be read.
+        ValueError, FileNotFoundError
+            As of `scan` and `from_class_folders`.
+        """
+        check_integer("num_threads", num_threads, 1)
+        check_bool("class_folders", class_folders)
+        if isinstance(data, Index):
+            index = data
+        elif class_folders:
+            if not isinstance(data, str | os.PathLike):
+                raise TypeError(f"class_folders needs one folder, got {data!r}")
+            index = cls.from_class_folders(data, suffixes=SUFFIXES["audio"])
+        else:
+            index = cls.scan(data, suffixes=SUFFIXES["audio"], storage=storage)
+        columns = index.columns().with_places(Places(storage or Storage()))
+        rows = map(columns.row, range(len(index)))
+        return cls(with_sound_facts(index.table, rows, num_threads, progress))
+
+    @classmethod
+    def from_manifest(
+        cls, path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
+    ) -> Self:
+        """Make an Index of recordings and their transcripts from a manifest.
+
+        Parameters
+        ----------
+        path : path
+            JSON lines as of NeMo (``.json``, ``.jsonl``, ``.manifest``), with ``audio_filepath``;
+            a table of Common Voice (``.tsv``), with ``path``; or a folder of Kaldi, with
+            ``wav.scp``, and ``segments``, ``text`` and ``utt2spk`` if there are any.
+        root : path, optional
+            Folder of relative paths; by default that of the manifest, of Common Voice its ``clips``
+            and of Kaldi the working directory.
+
+        Returns
+        -------
+        Index
+            With ``text``, and ``start`` and ``duration`` (seconds, float64), where the manifest has
+            them: the row is then this part of the recording. Other values are columns of their own
+            names, objects and lists as JSON.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read.
+        ValueError
+            If it is not such a manifest, or a path of Kaldi is a command. It names the line.
+        """
+        return cls(manifest_table(os.fspath(path), None if root is None else os.fspath(root)))
 
     @classmethod
     def from_coco(cls, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> Self:
@@ -1438,7 +1526,7 @@ class Index:
         parts : iterable of str
             Parts whose files will be read, for samples of several files.
         notes : iterable of str
-            Columns of bytes for the Reader; those that the Index lacks are ignored.
+            Columns of bytes or numbers for the Reader; those that the Index lacks are ignored.
         targets : iterable of str
             Columns of text, lists of numbers, or numbers, for targets.
 
@@ -1448,8 +1536,8 @@ class Index:
             If there is no such column or part.
         TypeError
             If a named column is not numeric (bool, integer, float or time, or lists of a fixed
-            length of them), or has empty rows that cannot become NaN. If a column of `notes` does
-            not hold bytes, or one of lists anything but numbers.
+            length of them), or has empty rows that cannot become NaN. If a column of `notes` holds
+            neither bytes nor numbers, or one of lists anything but numbers.
 
         Notes
         -----

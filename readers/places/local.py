@@ -107,6 +107,10 @@ class LocalPlace:
             crc = zlib.crc32(self.read(start, start + _PIECE_BYTES), crc)
         return f"{nbytes}-{crc:08x}"
 
+    def fileno(self) -> int:
+        """Return the open descriptor, for libraries that read it themselves."""
+        return self._file
+
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Do nothing: the kernel reads ahead."""
 

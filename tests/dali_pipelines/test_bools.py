@@ -22,6 +22,7 @@ from dali_pipelines import (
     Loader,
     PipelineSettings,
     aia_pipeline,
+    audio_pipeline,
     fits_pipeline,
     jpeg_pipeline,
     npy_pipeline,
@@ -40,6 +41,7 @@ NOT_SETTINGS = {
     *("AiaReader", "CorrectionTable", "PointingTable"),
 }
 NEEDED: dict[str, dict[str, Any]] = {
+    "AudioReader": {"rate": 8000},
     "BlockOrder": {"num_rows": 5},
     "Blur": {"kernel_size": 3},
     "Boxes": {"column": "boxes"},
@@ -64,6 +66,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "each_window": {"crop": 4, "image": (10, 10)},
     "from_zarr": {},
     "head": {},
+    "scan_audio": {},
     "group": {"channels": ["a"], "by": "name"},
     "mixup": {},
     "split": {"fractions": {"train": 1.0}},
@@ -139,6 +142,7 @@ def test_fields(setting: Setting) -> None:
 OF_LOADERS = [
     *settings_of(Loader, parameters_of(Loader), {"factory": npy_pipeline}),
     *settings_of(Loader, parameters_of(npy_pipeline), {"factory": npy_pipeline}),
+    *settings_of(Loader, parameters_of(audio_pipeline), {"factory": audio_pipeline}),
     *settings_of(Loader, parameters_of(jpeg_pipeline), {"factory": jpeg_pipeline}),
     *settings_of(Loader, parameters_of(fits_pipeline), {"factory": fits_pipeline}),
     *settings_of(Loader, PipelineSettings.__annotations__, {"factory": npy_pipeline}),

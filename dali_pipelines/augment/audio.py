@@ -1,0 +1,155 @@
+"""Augmentations of recordings: of the waveform, and of its features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nvidia.dali import fn, math, types
+
+from dali_pipelines.augment.checks import range_of
+from dali_pipelines.graph.operators_augment import noise
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
+from readers.values import check_integer, check_number
+
+_LOUDEST = 200.0
+"""Decibels that float32 holds easily, either way."""
+_QUIETEST = 1e-20
+"""Share of the largest amplitude below which a recording counts as silent."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Make recordings louder or quieter, by one factor for all samples and channels of each.
+
+    Samples are not clamped.
+
+    Parameters
+    ----------
+    db : (float, float)
+        Range of the gain in decibels, uniform.
+
+    Raises
+    ------
+    ValueError
+        If a limit is not a number from -200 to 200, or the range is empty.
+    """
+
+    db: tuple[float, float] = (-6.0, 6.0)
+
+    of_8_bits = False
+    moves_pixels = False
+    num_images = 1
+
+    def __post_init__(self) -> None:
+        range_of("db", self.db, -_LOUDEST, _LOUDEST)
+
+    def add(self, audio: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        del kind
+        factor = math.pow(10.0, chance.uniform(*range_of("db", self.db, -_LOUDEST, _LOUDEST)) / 20)
+        return audio * (factor if audio.device == "cpu" else factor.gpu())
+
+
+@dataclass(frozen=True)
+class WhiteNoise:
+    """Add normal noise at a random distance below the recording's own level.
+
+    Parameters
+    ----------
+    snr_db : (float, float)
+        Range of the signal-to-noise ratio in decibels, uniform: of the power of the segment, all
+        channels together, to that of the noise.
+
+    Raises
+    ------
+    ValueError
+        If a limit is not a number from -200 to 200, or the range is empty.
+    """
+
+    snr_db: tuple[float, float] = (10.0, 40.0)
+
+    of_8_bits = False
+    moves_pixels = False
+    num_images = 1
+
+    def __post_init__(self) -> None:
+        range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST)
+
+    def add(self, audio: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        del kind
+        keys = chance.fractions(2)
+        snr = chance.uniform(*range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST))
+        level = fn.reductions.rms(audio)
+        level = level if audio.device == "cpu" else level.cpu()
+        std = fn.reshape(level * math.pow(10.0, snr / -20), shape=[1])
+        return noise(audio, fn.cat(keys, std, axis=0), of_photons=False)
+
+
+@dataclass(frozen=True)
+class SpecAugment:
+    """Overwrite random bands and random times of features (Park et al., Interspeech 2019).
+
+    Parameters
+    ----------
+    freq_masks, time_masks : int
+        Number of masks along each axis, at least 0.
+    freq_width : int
+        Most bands of a mask; the width is uniform from 0 to this.
+    time_width : int
+        Most frames of a mask.
+    time_share : float
+        Most of the frames of a sample that one mask may cover, from 0 to 1.
+    value : float
+        Value of what is overwritten, in units of the features: 0 is the mean of normalised ones.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+    """
+
+    freq_masks: int = 2
+    freq_width: int = 27
+    time_masks: int = 2
+    time_width: int = 100
+    time_share: float = 1.0
+    value: float = 0.0
+
+    of_8_bits = False
+    moves_pixels = False
+    num_images = 1
+    of_features = True
+    """Features are its input, and not the waveform."""
+
+    def __post_init__(self) -> None:
+        for name in ("freq_masks", "freq_width", "time_masks", "time_width"):
+            check_integer(name, getattr(self, name), 0)
+        check_number("time_share", self.time_share, 0, 1)
+        check_number("value", self.value, -1e30, 1e30)
+
+    def add(self, features: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        del kind
+        shape = fn.cast(features.shape(), dtype=types.FLOAT)
+        bands, frames = shape[0], shape[1]
+        for _ in range(self.freq_masks):
+            features = self._masked(features, chance, "H", bands, math.min(bands, self.freq_width))
+        for _ in range(self.time_masks):
+            most = math.min(frames * self.time_share, float(self.time_width))
+            features = self._masked(features, chance, "W", frames, most)
+        return features
+
+    def _masked(self, features: Any, chance: Chance, axis: str, length: Any, most: Any) -> Any:
+        """Overwrite one part of an axis of this length, of at most so many."""
+        width = math.floor(chance.uniform(0.0, most + 1.0 - 1e-4))
+        start = math.floor(chance.uniform() * (length - width + 1.0))
+        return fn.erase(
+            features,
+            anchor=fn.reshape(start, shape=[1]),
+            shape=fn.reshape(width, shape=[1]),
+            axis_names=axis,
+            fill_value=self.value,
+        )

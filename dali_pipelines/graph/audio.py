@@ -1,0 +1,123 @@
+"""Graph of recordings: augmentations and features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from nvidia.dali import fn
+from nvidia.dali import math as dali_math
+
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.features import LogMel, Mfcc, Spectrogram
+from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.graph.gpu.cupy_operator import to_gpu
+from dali_pipelines.graph.user_operators.chance import Chance
+from dali_pipelines.graph.user_operators.operators import ImageKind
+from dali_pipelines.settings import Augmentation, Transform
+
+_EPSILON = 1e-10
+"""Added to variances, so that silence becomes 0."""
+
+
+class AudioGraph(NamedTuple):
+    """What the graph makes of the arrays of an `readers.audio.AudioReader`."""
+
+    rate: int
+    channels: int
+    features: Spectrogram | None
+    """None for the waveform."""
+    on_features: tuple[Augmentation, ...] = ()
+    """Augmentations of the features; those of the settings are of the waveform."""
+    transform: Transform | None = None
+    """The user's own operators, after all others."""
+
+    def decode(self, arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
+        """Return the segment as an image of shape (1, samples, channels)."""
+        image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
+        return Decoded(
+            image,
+            "float32",
+            others={"length": self._frames(arrays["length"]), "start": arrays["start"]},
+            name="audio" if self.features is None else "features",
+            is_flat=self.features is None,
+            outside=0.0 if self.features is None else self.features.outside,
+        )
+
+    def add(self, image: Any, chance: Chance, config: PipelineConfig) -> Any:
+        """Add the features, shape (bands, frames, channels), and what follows them."""
+        assert self.features is not None
+        image = features(image, self.features, self.rate, self.channels)
+        for one in self.on_features:
+            image = one.add(image, chance, ImageKind("float32", self.channels, None))
+        if self.transform is not None:
+            image = self.transform(image, chance, config)
+        return image
+
+    def _frames(self, samples: Any) -> Any:
+        """Return how many frames so many samples become."""
+        if self.features is None:
+            return samples
+        _, window, hop = self.features.sizes(self.rate)
+        if self.features.center:
+            return samples // hop + 1
+        return dali_math.max((samples - window) // hop + 1, 0)
+
+
+def features(image: Any, kind: Spectrogram, rate: int, channels: int) -> Any:
+    """Return the features of recordings of shape (1, samples, channels), channel by channel."""
+    found = [_of_channel(image[0, :, channel], kind, rate) for channel in range(channels)]
+    joined = fn.stack(*found, axis=2)
+    return fn.reinterpret(joined, layout="HWC")
+
+
+def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
+    if kind.preemphasis:
+        sound = fn.preemphasis_filter(sound, preemph_coeff=kind.preemphasis)
+    n_fft, window, hop = kind.sizes(rate)
+    found = fn.spectrogram(
+        sound,
+        nfft=n_fft,
+        window_length=window,
+        window_step=hop,
+        window_fn=_hann(window),
+        power=kind.power,
+        center_windows=kind.center,
+        reflect_padding=kind.pad_mode == "reflect",
+    )
+    if not isinstance(kind, LogMel):
+        return found
+    found = fn.mel_filter_bank(
+        found,
+        sample_rate=rate,
+        nfilter=kind.n_mels,
+        freq_low=kind.f_min,
+        freq_high=kind.f_max or rate / 2,
+        normalize=kind.norm == "slaney",
+        mel_formula=kind.mel_scale,
+    )
+    if kind.log == "natural":
+        found = dali_math.log(found + kind.least)
+    else:
+        found = fn.to_decibels(
+            found,
+            multiplier=kind.decibels,
+            reference=1.0,
+            cutoff_db=kind.decibels * math.log10(kind.least),
+        )
+    if kind.top_db is not None:
+        found = dali_math.max(found, fn.reductions.max(found) - kind.top_db)
+    if isinstance(kind, Mfcc):
+        found = fn.mfcc(found, n_mfcc=kind.n_mfcc, dct_type=2, normalize=True, lifter=kind.lifter)
+    if kind.normalize is not None:
+        axes = [1] if kind.normalize == "feature" else [0, 1]
+        found = fn.normalize(found, axes=axes, epsilon=_EPSILON)
+    return found
+
+
+def _hann(length: int) -> Sequence[float]:
+    """Return the periodic Hann window of torch and librosa; DALI's own lies half a sample later."""
+    phases = np.arange(length) * (2 * np.pi / length)
+    return [float(value) for value in 0.5 - 0.5 * np.cos(phases)]

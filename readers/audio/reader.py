@@ -1,0 +1,280 @@
+"""Reader of recordings: whole, or only the segment that a sample needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.audio.plain import PlainSound
+from readers.audio.sound import Sound, open_sound
+from readers.contract import Peek, Row, Sample, SampleSpec
+from readers.errors import ReadError, reason_of
+from readers.values import check_bool, check_integer, check_number
+from readers.window import Window
+
+Short = Literal["reject", "pad"]
+"""Treatment of recordings that are shorter than the segment."""
+
+_MARGIN = 160
+"""Samples, at the lower rate, on either side of a segment that its resampling depends on. Beyond
+128 the results differ by the rounding of float32."""
+_TOLERANCE = 0.05
+"""Seconds by which a noted duration may exceed that of the recording."""
+
+
+class _Span(NamedTuple):
+    """Samples to read, and the segment in what they become at the rate of the Reader."""
+
+    start: int
+    stop: int
+    skipped: int
+    """Resampled samples before the segment."""
+    length: int
+    """Samples of the segment."""
+    held: int
+    """Samples of it that the recording has."""
+    step: Fraction
+    """Samples of the file for one of the Reader."""
+    total: int
+    """Samples of the whole recording at the rate of the Reader."""
+    begins: float
+    """Seconds from the beginning of the file to the segment."""
+
+
+@dataclass(frozen=True)
+class AudioReader:
+    """Reader of recordings. The format is recognised by content, not by suffix.
+
+    A recording is an image of one row: a window of height 1 is a segment of it, counted in samples
+    at `rate`. Columns ``start`` and ``duration`` of the Index, in seconds, make a row a part of a
+    file.
+
+    Parameters
+    ----------
+    rate : int
+        Samples per second of each channel.
+    channels : int
+        1 averages all channels of a recording; any other number is the number that all must have.
+    resample : bool
+        Whether recordings of other rates are resampled, by soxr, or else rejected.
+    short : {"reject", "pad"}
+        Treatment of recordings shorter than the window: zeros are added at their end with ``pad``.
+    speeds : tuple of float
+        Factors by which recordings are played faster, one of them drawn for each sample.
+
+    Raises
+    ------
+    ValueError
+        If an argument has an invalid value.
+    """
+
+    rate: int
+    channels: int = 1
+    resample: bool = True
+    short: Short = "reject"
+    speeds: tuple[float, ...] = ()
+
+    notes: ClassVar[tuple[str, ...]] = ("start", "duration")
+    """Columns of the Index that are used if present."""
+
+    def __post_init__(self) -> None:
+        check_integer("rate", self.rate, 1)
+        check_integer("channels", self.channels, 1)
+        check_bool("resample", self.resample)
+        if not isinstance(self.speeds, tuple):
+            raise ValueError(f"speeds must be a tuple, such as (0.9, 1, 1.1), got {self.speeds!r}")
+        for speed in self.speeds:
+            check_number("speeds", speed, 0.1, 10)
+
+    @property
+    def uses_draws(self) -> bool:
+        """Whether it draws a speed."""
+        return bool(self.speeds)
+
+    @property
+    def specs(self) -> tuple[SampleSpec, ...]:
+        """Specs of the arrays.
+
+        ``image``: samples, of files with integers in [-1, 1). ``length``: how many of them the
+        recording has. ``start``: seconds from the beginning of the file.
+        """
+        return (
+            SampleSpec(name="image", dtype="float32", ndim=3, layout="HWC"),
+            SampleSpec(name="length", dtype="int32", shape=()),
+            SampleSpec(name="start", dtype="float64", shape=(), unit="s"),
+        )
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read the samples of the segment, and those around it that a resampling needs."""
+        try:
+            speed = self._speed(row)
+            with row.place as place:
+                if window is None:
+                    place.fetch([(0, place.nbytes)])
+                with open_sound(place) as sound:
+                    span = self._span(sound, row, window, speed)
+                    samples, nbytes = sound.read(span.start, span.stop)
+                    if window is None:
+                        sound.check_end()
+            if not np.isfinite(samples).all():
+                count = samples.size - np.isfinite(samples).sum()
+                raise ValueError(f"{count} of its samples are NaN or infinite")
+            if self.channels == 1 and samples.shape[1] > 1:
+                samples = samples.mean(axis=1, keepdims=True)
+            if span.step != 1:
+                samples = _resampled(samples, span.step)
+        except Exception as error:
+            raise _read_error(row, error) from error
+        found = samples[span.skipped : span.skipped + span.held]
+        missing = span.length - len(found)
+        image = np.pad(found, ((0, missing), (0, 0))) if missing else found
+        arrays = _arrays(image, span.held, span.begins)
+        return Sample(arrays, nbytes, (1, max(span.total, span.length)))
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the header of the file."""
+        try:
+            with row.place as place, open_sound(place) as sound:
+                span = self._span(sound, row, window, Fraction(1))
+                is_coded = not isinstance(sound, PlainSound)
+        except Exception as error:
+            raise _read_error(row, error) from error
+        return Peek(
+            height=1,
+            width=max(span.total, span.length),
+            nbytes=4 * self.channels * (span.stop - span.start),
+            modules=("soundfile",) if is_coded else (),
+        )
+
+    def verify(self, row: Row) -> None:
+        """Read the whole recording."""
+        self.read(row, None)
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Return silence of `width` samples."""
+        del height
+        return Sample(_arrays(np.zeros((width, self.channels), np.float32), width, 0.0))
+
+    def _speed(self, row: Row) -> Fraction:
+        if not self.speeds or row.draws is None:
+            return Fraction(1)
+        drawn = int(row.draws.fractions(1)[0] * len(self.speeds))
+        return Fraction(str(self.speeds[drawn]))
+
+    def _span(self, sound: Sound, row: Row, window: Window | None, speed: Fraction) -> _Span:
+        """Return what to read of a recording; ValueError if it does not suit."""
+        self._check(sound)
+        begin, end = _part(sound, row)
+        frames = end - begin
+        step = Fraction(sound.rate, self.rate) * speed
+        total = math.ceil(frames / step)
+        first, length = 0, total
+        if window is not None:
+            first, length = self._placed(window, total), window.width
+        stop = min(total, first + length)
+        begins = begin / sound.rate + float(first * step) / sound.rate
+        start, end, skipped = first, stop, 0
+        if step != 1:
+            # Resampled samples lie on samples of the file only at multiples of the denominator.
+            margin = math.ceil(_MARGIN * max(Fraction(1), step))
+            units = max(0, math.floor((first * step - margin) / step.numerator))
+            start, skipped = units * step.numerator, first - units * step.denominator
+            end = min(frames, math.ceil(stop * step) + margin)
+        return _Span(begin + start, begin + end, skipped, length, stop - first, step, total, begins)
+
+    def _placed(self, window: Window, total: int) -> int:
+        """Return the first sample of a segment in a recording of so many samples."""
+        if window.width <= total:
+            return window.place(1, total)[1]
+        if self.short == "pad":
+            return 0
+        raise ValueError(
+            f"the recording is {total / self.rate:g} s long ({total} samples at {self.rate} Hz), "
+            f"shorter than the segment of {window.width / self.rate:g} s: set short='pad', or "
+            "leave such recordings out of the Index"
+        )
+
+    def _check(self, sound: Sound) -> None:
+        """Raise ValueError if a recording has another rate or other channels."""
+        if sound.rate != self.rate and not self.resample:
+            raise ValueError(
+                f"it has {sound.rate} Hz, expected {self.rate} Hz, as the first recording has: set "
+                "rate, to which all are then resampled"
+            )
+        if self.channels not in (1, sound.channels):
+            raise ValueError(
+                f"it has {sound.channels} channels, expected {self.channels}: set channels=1 to "
+                "average the channels of each recording"
+            )
+
+
+class SoundFacts(NamedTuple):
+    """Facts of a recording, from its header."""
+
+    rate: int
+    """Samples per second."""
+    channels: int
+    frames: int
+    """Samples of each channel."""
+    format: str
+    """Format and coding, such as ``WAV i2`` or ``FLAC PCM_16``."""
+
+    @property
+    def duration(self) -> float:
+        """Length in seconds."""
+        return self.frames / self.rate
+
+
+def sound_facts(row: Row) -> SoundFacts:
+    """Return the facts of a recording, from its header; ReadError if it cannot be read."""
+    try:
+        with row.place as place, open_sound(place) as sound:
+            return SoundFacts(sound.rate, sound.channels, sound.frames, sound.format)
+    except Exception as error:
+        raise _read_error(row, error) from error
+
+
+def _part(sound: Sound, row: Row) -> tuple[int, int]:
+    """Return the first sample of a row in its recording, and its end; ValueError if beyond."""
+    start, duration = (float(row.notes.get(name, math.nan)) for name in ("start", "duration"))
+    frames, rate = sound.frames, sound.rate
+    if frames == 0:
+        raise ValueError("the recording has no samples")
+    is_part = not math.isnan(start)
+    begin = round(start * rate) if is_part else 0
+    end = frames if math.isnan(duration) else begin + round(duration * rate)
+    if begin < 0 or end > frames + _TOLERANCE * rate or begin >= min(end, frames):
+        noted = f"start {start:g} s and " * is_part + f"duration {duration:g} s"
+        raise ValueError(
+            f"the Index says {noted}, but the recording is {frames / rate:g} s long: correct "
+            "the column, or leave the row out"
+        )
+    return begin, min(end, frames) if is_part else frames
+
+
+def _resampled(samples: NDArray[np.float32], step: Fraction) -> NDArray[np.float32]:
+    """Return samples at another rate; `step` old ones for a new one.
+
+    DALI's audio_resample has no low-pass: what a lower rate cannot hold comes back as other tones.
+    """
+    try:
+        import soxr
+    except ImportError as error:
+        raise ImportError(
+            "recordings of another rate, or speed, need soxr: pip install 'dali-pipelines[audio]'"
+        ) from error
+    return soxr.resample(samples, step.numerator, step.denominator, quality="HQ")
+
+
+def _arrays(samples: NDArray[np.float32], held: int, start: float) -> dict[str, NDArray[Any]]:
+    image = np.ascontiguousarray(samples)[np.newaxis]
+    return {"image": image, "length": np.array(held, np.int32), "start": np.array(start)}
+
+
+def _read_error(row: Row, error: Exception) -> ReadError:
+    return ReadError(row.name, reason_of(error, row.path), row=row.number)

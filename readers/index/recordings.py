@@ -1,0 +1,250 @@
+"""Recordings in an Index: facts from their headers, and manifests of speech data sets."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from readers.audio.reader import SoundFacts, sound_facts
+from readers.errors import ReadError
+from readers.index import schema
+from readers.index.paths import whole
+from readers.index.skipped import Skipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.contract import Row
+
+_AT_ONCE = 1024
+"""Rows that wait for a thread at the same time."""
+_TEXT = "text"
+"""Column of transcripts."""
+_NAMES = {"audio_filepath": "path", "audio_file": "path", "offset": "start", "sentence": _TEXT}
+"""Our columns by their names in manifests."""
+
+
+def with_sound_facts(
+    table: pa.Table,
+    rows: Iterable[Row],
+    num_threads: int,
+    progress: Callable[[Iterable[Any]], Iterable[Any]],
+) -> pa.Table:
+    """Return a table with ``rate``, ``channels``, ``duration`` and ``format`` of its recordings.
+
+    Rows that cannot be read are left out, which the log counts. A column ``duration`` of the table,
+    of parts of recordings, is kept where it has a value.
+
+    Raises
+    ------
+    ReadError
+        If no row can be read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = list(progress(_facts(rows, num_threads)))
+    skipped, first = Skipped(), None
+    for each in found:
+        if isinstance(each, ReadError):
+            first = first or each
+            skipped.reject("recordings that cannot be read", each.path, each)
+    if first is not None and len(skipped.rejected) == len(found):
+        raise first
+    skipped.log()
+    is_good = [isinstance(each, SoundFacts) for each in found]
+    facts = [each for each in found if isinstance(each, SoundFacts)]
+    table = table.filter(pa.array(is_good))
+    duration = pa.array([one.duration for one in facts], pa.float64())
+    if "duration" in table.column_names:
+        duration = pc.coalesce(table["duration"].cast(pa.float64()), duration)
+    for name, values in (
+        ("rate", pa.array([one.rate for one in facts], pa.int32())),
+        ("channels", pa.array([one.channels for one in facts], pa.int32())),
+        ("duration", duration),
+        ("format", pa.array([one.format for one in facts])),
+    ):
+        table = schema.with_column(table, name, values)
+    return table
+
+
+def _facts(rows: Iterable[Row], num_threads: int) -> Iterator[SoundFacts | ReadError]:
+    rows = iter(rows)
+    with ThreadPoolExecutor(num_threads) as pool:
+        while some := [row for _, row in zip(range(_AT_ONCE), rows, strict=False)]:
+            yield from pool.map(_facts_or_error, some)
+
+
+def _facts_or_error(row: Row) -> SoundFacts | ReadError:
+    try:
+        return sound_facts(row)
+    except ReadError as error:
+        return error
+
+
+# ---- Manifests -----------------------------------------------------------------------------------
+
+
+def manifest_table(path: str, root: str | None) -> pa.Table:
+    """Return the table of a manifest, see `readers.index.table.Index.from_manifest`."""
+    if os.path.isdir(path):
+        rows: Iterable[dict[str, Any]] = _kaldi(path)
+        root = root or os.getcwd()
+    elif path.endswith(".tsv"):
+        folder = os.path.dirname(os.path.abspath(path))
+        clips = os.path.join(folder, "clips")
+        root = root or (clips if os.path.isdir(clips) else folder)
+        rows = _tsv(path)
+    elif path.endswith((".json", ".jsonl", ".ndjson", ".manifest")):
+        root = root or os.path.dirname(os.path.abspath(path))
+        rows = _json_lines(path)
+    else:
+        raise ValueError(
+            f"{path}: expected JSON lines (.json, .jsonl, .manifest), a table of Common Voice "
+            "(.tsv), or a folder of Kaldi with wav.scp; Index.from_csv reads .csv"
+        )
+    found = list(rows)
+    if not found:
+        raise ValueError(f"{path}: expected a row for each recording, it has none")
+    return _table(path, found, root)
+
+
+def _table(path: str, rows: list[dict[str, Any]], root: str) -> pa.Table:
+    """Return the table of rows that have a path; ``start`` is 0 where only a duration is given."""
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns: dict[str, Any] = {
+        "path": schema.text_column(whole(_below(root, row["path"])) for row in rows)
+    }
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if name == "path":
+            continue
+        if name in ("start", "duration"):
+            columns[name] = pa.array([_seconds(path, name, value) for value in values])
+        else:
+            columns[name] = _column(values)
+    if "duration" in columns:
+        known = columns.get("start", pa.nulls(len(rows), pa.float64())).to_pylist()
+        both = zip(known, columns["duration"].to_pylist(), strict=True)
+        starts = [0.0 if a is None and b is not None else a for a, b in both]
+        columns["start"] = pa.array(starts, pa.float64())
+    return pa.table(columns)
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Return numbers or text as they are; what Arrow finds no one type for becomes JSON."""
+    import pyarrow as pa
+
+    if not any(isinstance(value, dict | list) for value in values):
+        try:
+            return pa.array(values)
+        except pa.ArrowException:
+            pass
+    texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+    return pa.array(texts, pa.large_string())
+
+
+def _seconds(path: str, name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{path}: {name} must be seconds from 0 on, got {value!r}")
+    return seconds
+
+
+def _below(root: str, path: str) -> str:
+    return path if os.path.isabs(path) or "://" in path else os.path.join(root, path)
+
+
+def _json_lines(path: str) -> Iterator[dict[str, Any]]:
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"{where}: expected a JSON object on each line ({error.msg})"
+                ) from None
+            if not isinstance(row, Mapping):
+                raise ValueError(f"{where}: expected a JSON object, got {line.strip()[:40]!r}")
+            yield _named(where, row)
+
+
+def _tsv(path: str) -> Iterator[dict[str, Any]]:
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(f"{where}: expected {len(reader.fieldnames or ())} values")
+            yield _named(where, {name: value or None for name, value in row.items()})
+
+
+def _named(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with our names of columns; ValueError if it names no recording."""
+    named = {_NAMES.get(name, name): value for name, value in row.items()}
+    if len(named) < len(row):
+        raise ValueError(f"{where}: several names of one column: {', '.join(row)}")
+    if not isinstance(named.get("path"), str) or not named["path"]:
+        raise ValueError(f"{where}: expected audio_filepath or path, it has {', '.join(row)}")
+    return named
+
+
+def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
+    """Yield the utterances of a folder of Kaldi: wav.scp, and segments, text and utt2spk if any."""
+    paths = dict(_pairs(os.path.join(folder, "wav.scp")))
+    for name, path in paths.items():
+        if path.endswith("|") or path.startswith("|"):
+            raise ValueError(
+                f"{folder}/wav.scp: {name} is the output of a command ({path[:60]}): write it to a "
+                "file, and name this"
+            )
+    more = {
+        column: dict(_pairs(os.path.join(folder, name)))
+        for name, column in (("text", _TEXT), ("utt2spk", "speaker"))
+        if os.path.exists(os.path.join(folder, name))
+    }
+    segments = os.path.join(folder, "segments")
+    if os.path.exists(segments):
+        for utterance, rest in _pairs(segments):
+            try:
+                recording, begin, end = rest.split()
+                start, duration = float(begin), float(end) - float(begin)
+            except ValueError:
+                raise ValueError(
+                    f"{segments}: expected utterance, recording, begin and end, got "
+                    f"{utterance} {rest}"
+                ) from None
+            if recording not in paths:
+                raise ValueError(f"{segments}: recording {recording} is not in wav.scp")
+            row = {"path": paths[recording], "start": start, "duration": round(duration, 6)}
+            yield {"utterance": utterance, **row} | _of(more, utterance)
+    else:
+        for utterance, path in paths.items():
+            yield {"utterance": utterance, "path": path} | _of(more, utterance)
+
+
+def _of(more: Mapping[str, Mapping[str, str]], utterance: str) -> dict[str, str | None]:
+    return {column: values.get(utterance) for column, values in more.items()}
+
+
+def _pairs(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the first word and the rest of each line."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if words := line.split(maxsplit=1):
+                yield words[0], words[1].strip() if len(words) > 1 else ""
