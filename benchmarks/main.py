@@ -19,6 +19,7 @@ remote      frames in an object store that is 20 ms away, against astropy over s
 headers     keywords of FITS files as index reads them, against astropy's getheader
 serving     calls of a Preprocessor, against Pillow, astropy and only the graph; its start-up
 transport   from the readers to the graph, against an older version: CPU time, memory, samples/s
+audio       segments of recordings, against soundfile and librosa; log mel features
 kernels     CUDA kernels without a GPU: registers, occupancy, and instructions per pixel
 
 Methods that need a package that is not installed are listed without figures. All others read the
@@ -50,8 +51,9 @@ from dali_pipelines.cli.options import option, parse
 SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "photographs", "copies"),
     *("cutouts", "chunks", "containers", "remote", "headers", "serving", "transport", "kernels"),
+    "audio",
 )
-OWN_FILES = ("decode", "chunks", "remote", "headers", "serving", "kernels")
+OWN_FILES = ("decode", "chunks", "remote", "headers", "serving", "kernels", "audio")
 """Suites that make what they read: --data is not for them."""
 
 

@@ -115,7 +115,7 @@ def _batches(loader: Loader, ahead: int, images: int) -> Iterator[Batch]:
     epochs = itertools.chain.from_iterable(itertools.repeat(loader))
     for count, (batch,) in enumerate(epochs):
         rows = batch["row"].tolist()
-        yield rows, batch["image"]
+        yield rows, batch[loader.pipelines[0].output_names[0]]
         images -= len(rows) if count >= ahead else 0
         if images <= 0:
             return

@@ -13,6 +13,7 @@ from dali_pipelines.cli.flag_types import function_of, named_hdu, number_or
 from dali_pipelines.cli.options import given_flags, option, settings_of
 from dali_pipelines.cli.shared_flags import HduFlags, StorageFlags
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.features import FeatureName, LogMel, Mfcc, Spectrogram
 from dali_pipelines.settings import PipelineSettings
 from dali_pipelines.stretch import Kind, Stretch
 from readers.messages import did_you_mean
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 AUGMENTATIONS = (
     *("ColorJitter", "TrivialAugment", "RandAugment", "AutoAugment", "AugMix", "RandomGrayscale"),
-    *("Noise", "PhotonNoise", "Blur", "Erase"),
+    *("Noise", "PhotonNoise", "Blur", "Erase", "Gain", "WhiteNoise", "SpecAugment"),
 )
 """Names that ``--augment`` takes."""
 _IMAGE = (
@@ -119,7 +120,10 @@ class PipelineFlags(StorageFlags, HduFlags):
     @cached_property
     def pipeline_config(self) -> PipelineConfig:
         """The settings of the pipeline, checked, with defaults for all that were not given."""
-        return PipelineConfig(**{"batch_size": 1, **self.pipeline_settings()})
+        settings = {"batch_size": 1, **self.pipeline_settings()}
+        if self.pipeline == "audio":  # its windows are segments, without a crop
+            settings.pop("window", None)
+        return PipelineConfig(**settings)
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory that were given."""
@@ -222,9 +226,16 @@ class ImagesFlags(PipelineFlags):
 
 def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
     """Return the pipeline factory of a ``--pipeline``."""
-    from dali_pipelines import aia_pipeline, chunked_pipeline, fits_pipeline, jpeg_pipeline
+    from dali_pipelines import (
+        aia_pipeline,
+        audio_pipeline,
+        chunked_pipeline,
+        fits_pipeline,
+        jpeg_pipeline,
+    )
 
     factories: dict[str, Callable[..., ReaderPipeline]] = {
+        "audio": audio_pipeline,
         "fits": fits_pipeline,
         "jpeg": jpeg_pipeline,
         "aia": aia_pipeline,
@@ -239,7 +250,7 @@ def suffixes_of(pipeline: str) -> Sequence[str]:
 
     if pipeline == "chunked":
         return ()
-    return SUFFIXES["jpeg" if pipeline == "jpeg" else "fits"]
+    return SUFFIXES[pipeline if pipeline in SUFFIXES else "fits"]
 
 
 def stretch_of(text: str) -> Stretch:
@@ -292,6 +303,24 @@ def augmentation_of(text: str) -> Augmentation:
         return getattr(dali_pipelines, name)(*values, **settings)
     except (TypeError, ValueError) as error:
         raise ValueError(f"--augment {text!r}: {error}") from None
+
+
+def features_of(text: str) -> str | Spectrogram:
+    """Return the features that a text describes, such as ``log_mel`` or ``LogMel(n_mels=64)``.
+
+    ValueError if it is none, or a value makes no sense.
+    """
+    name, values, settings = _call_of("features", text, "LogMel(n_mels=64)", "name")
+    for kind in (Spectrogram, LogMel, Mfcc):
+        if name == kind.__name__ and not values:
+            try:
+                return kind(**settings)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"--features {text!r}: {error}") from None
+    if values or settings or name not in get_args(FeatureName):
+        known = (*get_args(FeatureName), "Spectrogram(...)", "LogMel(...)", "Mfcc(...)")
+        raise ValueError(f"--features must be one of {', '.join(known)}, got {text!r}")
+    return str(name)
 
 
 class _Infinities(ast.NodeTransformer):

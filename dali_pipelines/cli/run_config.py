@@ -17,6 +17,7 @@ from dali_pipelines.cli.pipeline_flags import (
     ImagesFlags,
     calibration_settings,
     factory_of,
+    features_of,
     image_settings,
     suffixes_of,
 )
@@ -49,6 +50,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         "image": "crop window outside missing flip flip_probability rotate zoom random_area "
         "random_aspect_ratio resize_shorter resize interpolation stretch augment transform mean "
         "std dtype ragged outputs",
+        "recordings": "duration short rate channels speeds features",
         "targets": "columns mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "
@@ -56,6 +58,9 @@ class RunConfig(DeviceFlags, ImagesFlags):
         "output": "report audit rejected",
     }
 
+    pipeline: str = option(
+        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio")
+    )
     data: str | Sequence[str] | None = option(
         None,
         "folder, glob, URL, .csv or Index file, or several folders, globs and files (default: the "
@@ -102,6 +107,35 @@ class RunConfig(DeviceFlags, ImagesFlags):
         cache_bytes={"type": number_of_bytes, "metavar": "BYTES"},
     )
     calibration_settings: dict[str, Any] = calibration_settings("size")
+    duration: float | None = option(
+        None,
+        "audio: seconds of each segment (default: whole recordings)",
+        type=float,
+        metavar="SECONDS",
+    )
+    short: str | None = option(
+        None, "audio: what to do with recordings that are shorter", choices=("reject", "pad")
+    )
+    rate: int | None = option(
+        None,
+        "audio: samples per second to resample to (default: those of the first)",
+        type=int,
+        metavar="HZ",
+    )
+    channels: int | None = option(
+        None,
+        "audio: channels that all have, or 1 for their mean (default: 1)",
+        type=int,
+        metavar="N",
+    )
+    speeds: tuple[float, ...] | None = option(
+        None, "audio: factors to play faster by, one is drawn", type=float, nargs="+", metavar="N"
+    )
+    features: str | None = option(
+        None,
+        "audio: waveform (default), spectrogram, log_mel or mfcc, or 'LogMel(n_mels=64)' and so on",
+        metavar="NAME",
+    )
     report: str | None = option(None, "write what was measured", metavar="FILE.json")
     audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
     state: str | None = option(
@@ -119,8 +153,22 @@ class RunConfig(DeviceFlags, ImagesFlags):
                 raise ValueError(f"--{name} must be at least 1, got {value}")
         if self.pipeline == "chunked" and self.data is None:
             raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
+        if self.pipeline == "audio" and self.data is None:
+            raise ValueError("--pipeline=audio has no sample set: give --data")
+        if (given := self.of_audio()) and self.pipeline != "audio":
+            raise ValueError(f"--{next(iter(given))} is for --pipeline=audio, got {self.pipeline}")
         if self.pipeline_config.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch again")
+
+    def of_audio(self) -> dict[str, Any]:
+        """Return the keywords of `audio_pipeline` that were given."""
+        names = ("duration", "short", "rate", "channels", "speeds", "features")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if "speeds" in given:
+            given["speeds"] = tuple(given["speeds"])
+        if "features" in given:
+            given["features"] = features_of(given["features"])
+        return given
 
     def least_readers(self, shards: int) -> int:
         """Return the number of reader processes, with auto one for each shard."""
@@ -152,6 +200,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
+    settings |= config.of_audio()
     return Loader(
         factory_of(config.pipeline),
         index,

@@ -74,6 +74,8 @@ class CodedSound:
         elif start:
             self.file.seek(start)
         found = np.empty((skip + stop - start, self.channels), np.float32)
+        # Seekable files are set to their position again, which decodes some samples once more.
+        self.file.seekable = _no
         number = len(self.file.read(out=found))
         if number < len(found):
             raise ValueError(
@@ -123,6 +125,10 @@ def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
                 yield CodedSound(place, file, frames, partial(count, frames))
             except soundfile.LibsndfileError as error:
                 raise ValueError(f"libsndfile: {error.error_string.strip(' .')}") from None
+
+
+def _no() -> bool:
+    return False
 
 
 @contextmanager

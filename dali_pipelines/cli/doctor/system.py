@@ -159,7 +159,7 @@ def start_method(job: Job) -> Finding:
 
 def vectors(job: Job) -> Finding:
     """Vectors of the CPU that the decoder of RICE_1 can use."""
-    if job.config.pipeline == "jpeg" or job.on_gpu:
+    if job.config.pipeline in ("audio", "jpeg") or job.on_gpu:
         return ok("vectors: not used, as no FITS image is decoded on the CPU")
     from dali_pipelines.kernels import vectors
 
@@ -170,6 +170,8 @@ def vectors(job: Job) -> Finding:
 
 def kernel_cache(job: Job) -> Finding:
     """Whether compiled kernels can be kept, and those for the files of the job are."""
+    if job.config.pipeline == "audio":
+        return ok("kernel cache: only augmentations of recordings use one")
     if job.config.pipeline == "jpeg":
         from readers.jpeg.mcu.jit import JIT
     else:
