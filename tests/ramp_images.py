@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from astropy.io import fits
 from image_files import exif
 from numpy.typing import ArrayLike, NDArray
@@ -68,6 +67,8 @@ def _write(path: Path, kind: str, shape: Shape, file: int) -> Array:
         np.save(path, colours(shape, file).astype(np.float32))
         return np.asarray(np.load(path))
     elif kind == "zarr":
+        import zarr  # takes long
+
         group = zarr.create_group(str(path), zarr_format=2)
         for name, pixels in zip("rgb", np.moveaxis(colours(shape, file), -1, 0), strict=True):
             group.create_array(name, data=pixels, chunks=(16, 32))

@@ -19,10 +19,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-import numcodecs
 import numpy as np
 import pytest
-import zarr
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -79,6 +77,9 @@ def chunk(row: int) -> bytes:
 
 
 def write_store(folder: Path, row: int) -> None:
+    import numcodecs
+    import zarr  # takes long
+
     group = zarr.create_group(str(folder), zarr_format=2)
     for name, pixels in zip(VARIABLES, np.moveaxis(pixels_of(row), -1, 0), strict=True):
         chunks = pixels.shape

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import zarr
 import zarr.codecs
-from numcodecs import LZ4, GZip, Zlib, Zstd
+from numcodecs import LZ4, Blosc, GZip, Zlib, Zstd
 from zarr_stores import BLOSC, frames, write_array
 
 from readers import Index, ReadError, Row
@@ -324,3 +324,18 @@ def test_a_note_of_another_kind() -> None:
     ):
         with pytest.raises(ReadError, match=words):
             ChunkedReader(("a",)).read(Row(0, "/a", notes={"chunks": note}), None)
+
+
+@pytest.mark.parametrize("start", [-5, 0, 16, 2**31 - 1])
+def test_a_block_outside_a_chunk_of_blosc(tmp_path: Path, start: int) -> None:
+    array = frames((8, 96, 80))
+    codec = Blosc("lz4", 5, 1, blocksize=1 << 14)
+    path = write_array(tmp_path / "a", array, array.shape, compressors=codec)
+    row = rows(Index.from_zarr(path))[0]
+    reader = ChunkedReader(("a",))
+    np.testing.assert_array_equal(reader.read(row, None)["image"][0], array[0])
+    content = bytearray((path / "0.0.0").read_bytes())
+    content[16:20] = start.to_bytes(4, "little", signed=True)
+    (path / "0.0.0").write_bytes(content)
+    with pytest.raises(ReadError, match="block"):
+        reader.read(row, None)
