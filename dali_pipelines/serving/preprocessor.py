@@ -56,6 +56,8 @@ _NAMED = 5
 _SIZES = (1024, 1088), (1088, 1024)
 """Two image sizes (height, width). Output axes that differ between them depend on the image; the
 difference leaves room for cuts by a transform."""
+_LENGTHS = 1 << 14, 1 << 16
+"""The same for recordings, in samples."""
 
 
 class PreprocessError(ValueError):
@@ -247,9 +249,10 @@ class Preprocessor:
         float32 here.
         """
         found = []
-        for size in _SIZES:
+        for image, samples in zip(_SIZES, _LENGTHS, strict=True):
             with self._locked():
                 pipeline = self._pipeline(1, 1)
+                size = image if pipeline.output_names[0] == "image" else (1, samples)
                 pipeline.source.usual_size = pipeline.source.empty_size = size
                 pipeline.build()
                 try:

@@ -34,6 +34,9 @@ _TAIL_BYTES = 64 << 10
 """Most bytes of a page of OGG."""
 _LAST_PAGE = 4
 """Flag of the last page of an OGG stream."""
+_WHOLE_BYTES, _BUFFER_BYTES = 4 << 20, 64 << 10
+"""Bytes of a remote recording that is fetched whole, and of a larger one at a time: libsndfile
+reads many small pieces."""
 _COUNTED = 1 << 16
 """Samples that are decoded at a time to count them."""
 _UNKNOWN = 1 << 48
@@ -141,7 +144,9 @@ def _source(place: Place) -> Iterator[tuple[BinaryIO | int, Callable[[int, int],
         nbytes = place.nbytes
         yield place.fileno(), lambda frames, number: nbytes * number // max(1, frames, number)
         return
-    with file_object(place) as (file, nbytes_read):
+    if place.nbytes <= _WHOLE_BYTES:
+        place.fetch([(0, place.nbytes)])
+    with file_object(place, buffer=_BUFFER_BYTES) as (file, nbytes_read):
         yield file, lambda frames, number: nbytes_read()
 
 

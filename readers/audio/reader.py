@@ -23,6 +23,8 @@ Short = Literal["reject", "pad"]
 _MARGIN = 160
 """Samples, at the lower rate, on either side of a segment that its resampling depends on. Beyond
 128 the results differ by the rounding of float32."""
+_MOST_RATIO = 256
+"""Of two rates: for larger ones soxr takes minutes, and a header is probably damaged."""
 _TOLERANCE = 0.05
 """Seconds by which a noted duration may exceed that of the recording."""
 
@@ -205,6 +207,10 @@ class AudioReader:
             raise ValueError(
                 f"it has {sound.rate} Hz, expected {self.rate} Hz, as the first recording has: set "
                 "rate, to which all are then resampled"
+            )
+        if not 1 / _MOST_RATIO <= sound.rate / self.rate <= _MOST_RATIO:
+            raise ValueError(
+                f"it has {sound.rate} Hz, which is too far from {self.rate} Hz to be resampled"
             )
         if self.channels not in (1, sound.channels):
             raise ValueError(

@@ -99,13 +99,13 @@ class BlockFile(_Raw):
 
 @contextmanager
 def file_object(
-    place: Place, start: int = 0, before: bytes = b"", block: int = 1
+    place: Place, start: int = 0, before: bytes = b"", block: int = 1, buffer: int = _BUFFER
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
     """Yield a file object that reads an open place, and a function that counts the bytes read.
 
     The file consists of the bytes `before`, those of the place from `start` on, and zeros up to a
-    whole number of blocks.
+    whole number of blocks. At least `buffer` bytes are read at a time.
     """
     raw = _Raw(place, start, before, block)
-    with io.BufferedReader(raw, _BUFFER) as file:
+    with io.BufferedReader(raw, buffer) as file:
         yield file, lambda: raw.nbytes_read

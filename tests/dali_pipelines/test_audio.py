@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from dali_pipelines import (
     Loader,
     LogMel,
     Mfcc,
+    Preprocessor,
     ReadError,
     SpecAugment,
     Spectrogram,
@@ -270,3 +273,163 @@ def test_spectrograms_equal_those_of_torch(
         np.testing.assert_allclose(
             found["features"][0, :, : expected.shape[1]], expected, atol=1e-5 * expected.max()
         )
+
+
+LIBROSA = Path(__file__).with_name("librosa_features.npz")
+"""Features of `sound(5000)` by librosa 0.11.0; `by_librosa` made them."""
+OURS: dict[str, Spectrogram] = {
+    "defaults": LogMel(
+        n_fft=2048, win_length=2048, hop_length=512, n_mels=128, pad_mode="constant", top_db=80
+    ),
+    "speech": LogMel(),
+    "htk": LogMel(mel_scale="htk", norm=None, n_mels=40, f_min=20, f_max=7600),
+    "mfcc": Mfcc(n_mfcc=20, top_db=80),
+    "lifter": Mfcc(n_mfcc=20, top_db=80, lifter=22),
+}
+
+
+def by_librosa(samples: Any) -> dict[str, Any]:
+    import librosa
+
+    common = {"y": samples, "sr": RATE}
+    speech = {"n_fft": 512, "win_length": 400, "hop_length": 160, "pad_mode": "reflect"}
+    mel, db = librosa.feature.melspectrogram, librosa.power_to_db
+    cut = db(mel(**common, **speech, n_mels=80))
+    htk = {"htk": True, "norm": None, "n_mels": 40, "fmin": 20, "fmax": 7600}
+    return {
+        "defaults": db(mel(**common)),
+        "speech": db(mel(**common, **speech, n_mels=80), top_db=None),
+        "htk": db(mel(**common, **speech, **htk), top_db=None),
+        "mfcc": librosa.feature.mfcc(S=cut, n_mfcc=20),
+        "lifter": librosa.feature.mfcc(S=cut, n_mfcc=20, lifter=22),
+    }
+
+
+def test_stored_features_are_those_of_librosa() -> None:
+    pytest.importorskip("librosa")
+    with np.load(LIBROSA) as stored_features:
+        for name, features in by_librosa(sound(5000)[:, 0]).items():
+            np.testing.assert_allclose(stored_features[name], features, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_features_equal_those_of_librosa(tmp_path: Path, name: str) -> None:
+    """In dB; coefficients, which reach 700, relative to that.
+
+    Both compute in float32, whose rounding is felt 80 dB below the loudest band.
+    """
+    write(tmp_path / "a.wav", sound(5000), subtype="FLOAT")
+    found = features_of(Index.scan(tmp_path), 0, features=OURS[name])
+    with np.load(LIBROSA) as stored_features:
+        expected = stored_features[name]
+    np.testing.assert_allclose(found[0], expected, rtol=2e-6, atol=1e-3)
+
+
+def test_natural_logarithms_are_normalised_by_band(index: Index) -> None:
+    plain = features_of(index, 0, features=LogMel(log="natural"), batch_size=1)
+    power = 10 ** (features_of(index, 0, features=LogMel(floor=1e-20), batch_size=1) / 10)
+    expected = np.log(power + 2.0**-24)
+    np.testing.assert_allclose(plain, expected, atol=2e-4)
+    kind = LogMel(log="natural", normalize="feature")
+    found = features_of(index, 0, features=kind, batch_size=1)[0]
+    expected = expected[0] - expected[0].mean(1, keepdims=True)
+    expected /= expected.std(1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_each_channel_has_features(tmp_path: Path) -> None:
+    write(tmp_path / "a.wav", sound(4000, 2))
+    write(tmp_path / "b.wav", sound(4000, 2)[:, 1])
+    index = Index.scan(tmp_path)
+    both = features_of(index.select([0]), 0, features="log_mel", channels=2)
+    assert both.shape[0] == 2
+    alone = features_of(index.select([1]), 0, features="log_mel")
+    np.testing.assert_allclose(both[1], alone[0], atol=1e-4)
+
+
+def test_padding_of_features_is_silence(index: Index) -> None:
+    kind = LogMel()
+    for sample in read_here(audio_pipeline, index, features=kind, batch_size=ROWS).values():
+        rest = sample["features"][0, :, int(sample["length"]) :]
+        np.testing.assert_allclose(rest, -100, atol=1e-4)
+
+
+# ---- Augmentations -------------------------------------------------------------------------------
+
+
+def samples_of(index: Index, **options: Any) -> list[Any]:
+    found = read_here(audio_pipeline, index, duration=0.2, **options)
+    return [sample["audio"][0] for sample in found.values()]
+
+
+def test_gain(index: Index) -> None:
+    plain, changed = samples_of(index), samples_of(index, augment=(Gain((-12, 6)),))
+    factors = [new.std() / old.std() for old, new in zip(plain, changed, strict=True)]
+    assert len({round(float(factor), 4) for factor in factors}) == ROWS
+    for factor, old, new in zip(factors, plain, changed, strict=True):
+        assert 10 ** (-12 / 20) <= factor <= 10 ** (6 / 20)
+        np.testing.assert_allclose(new, old * factor, rtol=1e-4, atol=1e-6)
+
+
+def test_noise_is_as_far_below_the_recording_as_asked(index: Index) -> None:
+    plain, changed = samples_of(index), samples_of(index, augment=(WhiteNoise((10, 10)),))
+    for old, new in zip(plain, changed, strict=True):
+        snr = 10 * np.log10((old**2).mean() / ((new - old) ** 2).mean())
+        assert abs(snr - 10) < 0.6  # of 3200 samples
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_spec_augment_overwrites_whole_bands_and_times(index: Index, axis: int) -> None:
+    widths = {0: {"time_masks": 0, "freq_masks": 1, "freq_width": 9}}
+    widths[1] = {"freq_masks": 0, "time_masks": 1, "time_width": 7}
+    masks = SpecAugment(value=7.0, **widths[axis])
+    found: list[int] = []
+    for epoch in range(6):
+        for sample in read_here(
+            audio_pipeline, index, duration=0.2, features="log_mel", augment=(masks,), epoch=epoch
+        ).values():
+            is_masked = sample["features"][0] == 7
+            lines = is_masked.all(axis=1 - axis)
+            assert is_masked.any(axis=1 - axis).tolist() == lines.tolist()
+            (where,) = lines.nonzero()
+            assert len(where) == 0 or len(where) == where[-1] - where[0] + 1
+            found.append(len(where))
+    most = {0: 9, 1: 7}[axis]
+    assert set(found) >= {*range(1, most)}
+    assert max(found) <= most
+
+
+# ---- Elsewhere -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"duration": 0.3, "short": "pad", "features": "log_mel"}])
+def test_a_preprocessor_gives_the_same(index: Index, options: dict[str, Any]) -> None:
+    with new_loader(audio_pipeline, index, mode="eval", batch_size=ROWS, **options) as loader:
+        ((expected,),) = loader
+        with loader.preprocessor() as pre:
+            contents = [Path(index.path(row)).read_bytes() for row in range(ROWS)]
+            found = pre(contents)
+    name = "features" if options else "audio"
+    assert torch.equal(found[name], expected[name])
+    assert torch.equal(found["length"], expected["length"])
+    with Preprocessor(audio_pipeline, rate=RATE, features="log_mel") as pre:
+        kinds = pre.outputs()
+    assert kinds["features"] == (np.dtype("float32"), (1, 80, None))
+
+
+def test_recordings_in_tars(index: Index, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "speech.tar", "w") as tar:
+        for row in range(ROWS):
+            tar.add(index.path(row), f"{row}.wav")
+            text = tarfile.TarInfo(f"{row}.txt")
+            text.size = 1
+            tar.addfile(text, io.BytesIO(b"%d" % row))
+    packed = Index.scan_audio(tmp_path / "speech.tar")
+    assert packed["duration"].to_pylist() == index["duration"].to_pylist()
+    options = {"duration": 0.1, "columns": ("txt",)}
+    with new_loader(audio_pipeline, packed, mode="eval", batch_size=ROWS, **options) as loader:
+        ((batch,),) = loader
+    assert [int(text) for text in batch["txt"]] == [*range(ROWS)]
+    with new_loader(audio_pipeline, index, mode="eval", batch_size=ROWS, duration=0.1) as loader:
+        ((expected,),) = loader
+    assert torch.equal(batch["audio"], expected["audio"])

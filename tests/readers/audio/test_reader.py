@@ -204,6 +204,7 @@ BAD = {
     "no samples": (riff(fmt(), chunk(b"data", b"")), "no samples"),
     "cut": (riff(fmt(), chunk(b"data", DATA, 700)), "cut off"),
     "0 Hz": (riff(fmt(rate=0), chunk(b"data", DATA)), "0 Hz"),
+    "800 MHz": (riff(fmt(rate=800_000_000, bits=8), chunk(b"data", DATA)), "800000000 Hz, which"),
     "0 channels": (riff(fmt(channels=0), chunk(b"data", DATA)), "0 channels"),
     "NaN": (riff(fmt(bits=32, tag=3), chunk(b"data", struct.pack("<2f", 1, np.nan))), "NaN"),
     "M4A": (b"\0\0\0\x20ftypM4A \0\0\0\0" + bytes(99), "AAC.*ffmpeg"),
