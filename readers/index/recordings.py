@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1024
 """Rows that wait for a thread at the same time."""
+_JSON = (".json", ".jsonl", ".ndjson", ".manifest")
+"""Suffixes of JSON lines."""
 _TEXT = "text"
 """Column of transcripts."""
 _NAMES = {"audio_filepath": "path", "audio_file": "path", "offset": "start", "sentence": _TEXT}
@@ -90,6 +92,11 @@ def _facts_or_error(row: Row) -> SoundFacts | ReadError:
 # ---- Manifests -----------------------------------------------------------------------------------
 
 
+def is_manifest(path: str) -> bool:
+    """Return whether `manifest_table` reads this, by its name or as a folder of Kaldi."""
+    return path.endswith((".tsv", *_JSON)) or os.path.isfile(os.path.join(path, "wav.scp"))
+
+
 def manifest_table(path: str, root: str | None) -> pa.Table:
     """Return the table of a manifest, see `readers.index.table.Index.from_manifest`."""
     if os.path.isdir(path):
@@ -100,7 +107,7 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
         clips = os.path.join(folder, "clips")
         root = root or (clips if os.path.isdir(clips) else folder)
         rows = _tsv(path)
-    elif path.endswith((".json", ".jsonl", ".ndjson", ".manifest")):
+    elif path.endswith(_JSON):
         root = root or os.path.dirname(os.path.abspath(path))
         rows = _json_lines(path)
     else:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
 _OF_FILES = ("keys", "inherit", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
+_OF_IMAGES = (
+    *("keys", "inherit", "rules", "hdu", "hdus", "planes", "classes", "container", "image"),
+    *("mcu_rows", "fits_tiles", "verify", "rejected", "cutouts", "group", "offsets"),
+    *("num_shards", "shard_id", "join", "executor", "moved"),
+)
+"""Flags that do not go with --audio."""
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
@@ -108,6 +114,11 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         type=_folder,
         nargs=2,
         metavar=("OLD", "NEW"),
+    )
+    audio: bool = option(
+        False,
+        "DATA are recordings, or a manifest of them (of NeMo, Common Voice or Kaldi): note rate, "
+        "channels, duration and format",
     )
     class_folders: bool = option(False, "one subfolder a class: add label, class_name")
     classes: str | None = option(
@@ -215,6 +226,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
         for name in changed:
+            if name in _OF_IMAGES and self.audio:
+                raise ValueError(f"--{name} is not for recordings: leave it out, or --audio")
             if name in ("container", "image") and is_table(self.data):
                 raise ValueError(f"--{name} is for containers, and {self.data} is a table")
             lists_rows = name == "rejected" and (self.cutouts or self.rules)

@@ -5,6 +5,7 @@
     dali-pipelines index aia.parquet -o aia.parquet --split train=0.9,val=0.1
     dali-pipelines index aia.parquet -o /scratch/aia.parquet --moved /data/aia /scratch/aia
     dali-pipelines index s3://bucket/frames/ -o bucket.parquet --fits_tiles --anonymous
+    dali-pipelines index speech/ --audio -o speech.parquet --where "duration >= 1"
     dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
@@ -86,7 +87,9 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
         output.check(file, config, config_file(argv))
     cutouts.check(config)
     with executor_of(config.executor, executor) as workers:
-        if output.is_table(config.data):
+        if config.audio:
+            _index_recordings(config)
+        elif output.is_table(config.data):
             _index_table(config, workers)
         else:
             _index_files(config, workers)
@@ -108,6 +111,24 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
     check_unread(table, *splitting.files(config), config.rejected)
     _check_columns(config, table.column_names)
     _finish(config, executor, table, f"{table.num_rows} rows found")
+
+
+def _index_recordings(config: IndexConfig) -> None:
+    from tqdm import tqdm
+
+    from readers.index.recordings import is_manifest
+    from readers.index.table import Index
+
+    bar = functools.partial(tqdm, unit=" files", disable=not sys.stderr.isatty())
+    with refusing(ImportError, OSError, TypeError, ValueError):
+        data = Index.from_manifest(config.data) if is_manifest(config.data) else config.data
+        index = Index.scan_audio(
+            data, class_folders=config.class_folders, progress=bar, storage=config.storage
+        )
+    check_unread(index.table, *splitting.files(config))
+    splitting.check(config, index.table.column_names)
+    hours = sum(index["duration"].to_pylist()) / 3600
+    _finish(config, None, index.table, f"{len(index)} recordings of {hours:.3g} h found")
 
 
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:

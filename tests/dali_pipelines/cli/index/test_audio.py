@@ -1,0 +1,51 @@
+"""Recordings by the command index."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from audio_files import sound, write
+
+from dali_pipelines import Index
+from dali_pipelines.cli.main import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(4):
+        (tmp_path / "data" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        path = tmp_path / "data" / "ab"[number % 2] / f"{number}.wav"
+        write(path, sound(8000 * (1 + number), seed=number))
+    return tmp_path / "data"
+
+
+def test_recordings_are_noted_and_filtered(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.parquet"
+    flags = ["--audio", "--class_folders", "--where", "duration > 0.6"]
+    assert main(["index", str(folder), "-o", str(out), *flags]) == 0
+    index = Index.load(out)
+    assert index["duration"].to_pylist() == [1.5, 1.0, 2.0]
+    assert index["label"].to_pylist() == [0, 1, 1]
+    assert "3 rows kept" in capfd.readouterr().out
+
+
+def test_manifests_are_read(folder: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "train.json"
+    manifest.write_text('{"audio_filepath": "data/a/0.wav", "duration": 0.2, "text": "hello"}')
+    assert main(["index", str(manifest), "-o", str(tmp_path / "out.arrow"), "--audio"]) == 0
+    index = Index.load(tmp_path / "out.arrow")
+    assert index[0]["text"] == "hello"
+    assert index[0]["duration"] == 0.2
+    assert index[0]["rate"] == 16000
+
+
+@pytest.mark.parametrize("flags", [["--hdu", "1"], ["--mcu_rows"], ["--keys", "A"]])
+def test_flags_of_images_are_refused(
+    folder: Path, flags: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["index", str(folder), "--audio", *flags]) == 2
+    assert re.search(rf"{flags[0]}.*recordings", capfd.readouterr().err)
