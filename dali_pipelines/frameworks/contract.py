@@ -82,7 +82,8 @@ class Framework(Protocol):
 
     def formatted(self, batch: Batch, image_format: ImageFormat) -> Batch:
         """Return a batch of a pipeline with images of a format that DALI lacks."""
-        image = batch["image"]
+        if (image := batch.get("image")) is None:
+            return batch  # such as recordings
         if image_format.memory_format == "channels_last":
             image = self.channels_first(image)
         if image_format.dtype == "bfloat16":

@@ -66,6 +66,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "each_window": {"crop": 4, "image": (10, 10)},
     "from_zarr": {},
     "head": {},
+    "scan_arrays": {},
     "scan_audio": {},
     "group": {"channels": ["a"], "by": "name"},
     "mixup": {},

@@ -21,6 +21,8 @@ from dali_pipelines import (
     PipelineConfig,
     PipelineSettings,
     aia_pipeline,
+    audio_pipeline,
+    chunked_pipeline,
     fits_pipeline,
     jpeg_pipeline,
     npy_pipeline,
@@ -31,6 +33,9 @@ from dali_pipelines.graph.decode import decode_array
 from dali_pipelines.keywords import names_of
 from dali_pipelines.settings import LoaderSettings, SharedSettings
 
+FACTORIES = (
+    *(fits_pipeline, jpeg_pipeline, npy_pipeline, aia_pipeline, chunked_pipeline, audio_pipeline),
+)
 NOWHERE = Index.from_paths(["/nowhere/0.jpg", "/nowhere/1.jpg"])
 
 
@@ -52,7 +57,7 @@ def test_the_types_have_all_settings() -> None:
 def test_a_loader_names_the_settings_of_all_factories() -> None:
     own = {"factory", "index", "config"} | set(inspect.signature(Loader.__init__).parameters)
     expected = {"hdu", *PipelineSettings.__annotations__}
-    for factory in (fits_pipeline, jpeg_pipeline, npy_pipeline, aia_pipeline):
+    for factory in FACTORIES:
         expected |= names_of(factory) or set()
     of_the_loader = {"device_id", "epoch", "position", "first_step"}
     assert set(LoaderSettings.__annotations__) == expected - own - of_the_loader
@@ -171,6 +176,7 @@ def test_help_lists_every_setting_with_its_default() -> None:
     assert {*LoaderSettings.__annotations__} - {*parameters} == {
         *("hdu", "planes", "num_planes", "hdus", "channels", "check_entropy", "file_dtype"),
         *("calibration", "preset", "variables"),
+        *("duration", "short", "rate", "speeds", "features"),
         *(CalibrationSettings.__annotations__.keys() - PipelineSettings.__annotations__.keys()),
     }
     fields = {field.name: field for field in dataclasses.fields(PipelineConfig)}
