@@ -13,7 +13,7 @@ photographs regions, windows and resizes for training and validation, against DA
             torchvision, torchcodec, SPDL, webdataset, litData, MosaicML Streaming and grain
 copies      random regions of photographs, and of copies with a shorter side of 512 pixels
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
-chunks      windows of arrays in chunks of Zarr, against zarr-python and tensorstore
+chunks      windows of arrays in chunks of Zarr and HDF5, against zarr-python, tensorstore and h5py
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
 remote      frames in an object store that is 20 ms away, against astropy over s3fs
 headers     keywords of FITS files as index reads them, against astropy's getheader

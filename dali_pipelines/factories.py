@@ -459,12 +459,13 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
     stretch: Stretches | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
-    """Make a pipeline of arrays that are stored in chunks, of Zarr.
+    """Make a pipeline of arrays that are stored in chunks, of Zarr, HDF5 and netCDF4.
 
     Parameters
     ----------
     index : Index
-        Each row is a position of one axis of the arrays, see `Index.from_zarr`.
+        Each row is a position of one axis of the arrays, or a file; see `Index.from_zarr` and
+        `Index.scan_arrays`.
     variables : sequence of str, optional
         Variables that become the channels, in this order; by default all of the Index.
     stretch : Stretch, sequence or mapping of str to Stretch, optional
@@ -513,7 +514,7 @@ def _variables_of(index: Index, variables: Sequence[str] | None) -> tuple[str, .
     if NOTE not in index:
         raise ValueError(
             f"chunked_pipeline needs an Index with a column {NOTE!r}, which tells where the chunks "
-            "are: make it by Index.from_zarr"
+            "are: make it by Index.from_zarr or Index.scan_arrays"
         )
     noted = unpacked(index[NOTE][0].as_py() or b"")
     if variables is None:

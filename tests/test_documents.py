@@ -151,12 +151,19 @@ def _write_containers(folder: Path) -> None:
 
 
 def _write_arrays(folder: Path) -> None:
-    """Write fields of the weather as Zarr."""
+    """Write fields of the weather as Zarr, and images of a satellite as netCDF4."""
     numbers = np.random.default_rng(0).normal(280, 9, (6, 2, 90, 80)).astype(np.float32)
     axes = ("time", "level", "lat", "lon")
     times = np.datetime64("2020-01-01", "ns") + np.arange(6) * np.timedelta64(6, "h")
     variables = {"t2m": (axes[:1] + axes[2:], numbers[:, 0]), "z": (axes, numbers)}
     xr.Dataset(variables, {"time": times}).to_zarr(folder / "weather.zarr", zarr_format=2)
+    (folder / "goes").mkdir()
+    for number, time in enumerate(times):
+        image = xr.Dataset({"Rad": (("y", "x"), numbers[number, 0])})
+        image.attrs["time_coverage_start"] = f"{time.astype('M8[s]')}Z"
+        packed = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -1}
+        packed |= {"zlib": True, "chunksizes": (32, 32)}
+        image.to_netcdf(folder / "goes" / f"{number}.nc", encoding={"Rad": packed})
 
 
 def _write_speech(folder: Path) -> None:

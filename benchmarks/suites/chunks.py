@@ -1,11 +1,12 @@
-"""Windows of arrays in chunks of Zarr, against zarr-python and tensorstore."""
+"""Windows of arrays in chunks: Zarr against zarr-python and tensorstore, HDF5 against h5py."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,14 @@ from numpy.typing import NDArray
 from benchmarks.data import Settings
 from benchmarks.measure.race import Table, Way, race
 from benchmarks.report.tables import Sheet
-from benchmarks.ways.arrays import Windows, by_tensorstore, by_zarr, here_way
+from benchmarks.ways.arrays import (
+    Windows,
+    by_h5py,
+    by_tensorstore,
+    by_whole_frames,
+    by_zarr,
+    here_way,
+)
 from benchmarks.ways.loaders import data_loader_way, loader_of
 from benchmarks.ways.peers import SEED
 from dali_pipelines import Index, chunked_pipeline
@@ -23,20 +31,53 @@ from readers.window import Window
 _EDGE, _PLANES, _DEEP = 512, 45, 15
 """Pixels of a frame's side, frames, and frames of a chunk: those of SDOMLv2, in a small number."""
 _SIZES = (128, 512)
-_TENSORSTORE = ("tensorstore",)
+_HDF5_EDGE, _HDF5_PLANES, _HDF5_CHUNK = 2048, 6, 512
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Frames as one format stores them, and who else reads it."""
+
+    kind: str
+    path: str
+    frames: NDArray[np.float32]
+    """Shape (planes, edge, edge)."""
+    described: str
+    peers: Mapping[str, Opened]
+    """Others, the baseline first."""
+
+    @property
+    def edge(self) -> int:
+        """Pixels of a frame's side."""
+        return self.frames.shape[1]
+
+    @property
+    def name(self) -> str:
+        """Name of the variable."""
+        return "frames" if self.path.endswith(".h5") else Path(self.path).name
+
+    def index(self) -> Index:
+        """Return an Index with a row for each frame."""
+        if self.path.endswith(".h5"):
+            return Index.scan_arrays(self.path, dim="time")
+        return Index.from_zarr(self.path)
+
+
+class Opened(NamedTuple):
+    """How others open a file."""
+
+    open: Callable[[str], Any]
+    needs: tuple[str, ...] = ()
 
 
 def chunks_suite(settings: Settings) -> Iterator[Table | Sheet]:
     """Time windows and whole frames, in one process, and by reader processes."""
-    frames = sun(_PLANES, _EDGE)
     with tempfile.TemporaryDirectory(prefix="dali-pipelines-") as folder:
-        stores = write_stores(Path(folder), frames)
-        for kind, path in stores.items():
-            for size in (min(size, _EDGE) for size in _SIZES):
-                yield alone(kind, path, frames, size, settings)
-        for kind, path in stores.items():
-            for size in (min(size, _EDGE) for size in _SIZES):
-                yield by_processes(kind, path, frames, size, settings)
+        stores = [(one, size) for one in write_stores(Path(folder)) for size in _SIZES]
+        files = [(one, _HDF5_CHUNK) for one in write_hdf5(Path(folder))]
+        for time in (alone, by_processes):
+            for one, size in (*stores, *files):
+                yield time(one, min(size, one.edge), settings)
 
 
 def sun(planes: int, edge: int) -> NDArray[np.float32]:
@@ -49,14 +90,14 @@ def sun(planes: int, edge: int) -> NDArray[np.float32]:
     return (rng.poisson(mean, (planes, edge, edge)) * 1.017 + noise).astype(np.float32)
 
 
-def write_stores(folder: Path, frames: NDArray[np.float32]) -> dict[str, str]:
-    """Write the frames as Zarr; return the paths by kind."""
+def write_stores(folder: Path) -> Iterator[Stored]:
+    """Write frames as Zarr."""
     import numcodecs
     import zarr
     from zarr.codecs import BloscCodec
 
-    edge = frames.shape[1]
-    chunk, inner = (_DEEP, edge, edge), (1, edge // 4, edge // 4)
+    frames = sun(_PLANES, _EDGE)
+    chunk, inner = (_DEEP, _EDGE, _EDGE), (1, _EDGE // 4, _EDGE // 4)
     v2 = numcodecs.Blosc("zstd", 5, numcodecs.Blosc.BITSHUFFLE)
     v3 = BloscCodec(cname="zstd", clevel=5, shuffle="bitshuffle")
     kinds: dict[str, dict[str, Any]] = {
@@ -64,29 +105,62 @@ def write_stores(folder: Path, frames: NDArray[np.float32]) -> dict[str, str]:
         "Zarr 3": {"zarr_format": 3, "chunks": chunk, "compressors": v3},
         "shards": {"zarr_format": 3, "chunks": inner, "shards": chunk, "compressors": v3},
     }
-    paths = {kind: str(folder / f"{number}.zarr") for number, kind in enumerate(kinds)}
+    described = (
+        f"{_PLANES} frames of {_EDGE}x{_EDGE}, float32, in chunks or shards of {_DEEP} frames, "
+        "Blosc with zstd and bitshuffle"
+    )
+    peers = {
+        "zarr-python": Opened(by_zarr),
+        "tensorstore": Opened(by_tensorstore, ("tensorstore",)),
+    }
+    for number, (kind, how) in enumerate(kinds.items()):
+        path = str(folder / f"{number}.zarr")
+        zarr.create_array(path, shape=frames.shape, dtype="f4", **how)[...] = frames
+        yield Stored(kind, path, frames, described, peers)
+
+
+def write_hdf5(folder: Path) -> Iterator[Stored]:
+    """Write frames as HDF5, by filters."""
+    import h5py
+    import hdf5plugin
+
+    frames = sun(_HDF5_PLANES, _HDF5_EDGE)
+    edge = min(_HDF5_CHUNK, _HDF5_EDGE)
+    kinds: dict[str, dict[str, Any]] = {
+        "gzip": {"compression": "gzip", "shuffle": True},
+        "LZ4": {"shuffle": True, **hdf5plugin.LZ4()},
+        "zstd": {"shuffle": True, **hdf5plugin.Zstd()},
+        "Blosc": dict(hdf5plugin.Blosc("zstd", shuffle=hdf5plugin.Blosc.BITSHUFFLE)),
+    }
     for kind, how in kinds.items():
-        zarr.create_array(paths[kind], shape=frames.shape, dtype="f4", **how)[...] = frames
-    return paths
+        path = str(folder / f"{kind}.h5")
+        with h5py.File(path, "w") as file:
+            file.create_dataset("frames", data=frames, chunks=(1, edge, edge), **how)
+        described = (
+            f"{len(frames)} frames of {_HDF5_EDGE}x{_HDF5_EDGE}, float32, in chunks of "
+            f"{edge}x{edge}, {kind}{'' if kind == 'Blosc' else ' with shuffle'}"
+        )
+        peers = {"h5py, kept open": Opened(by_h5py)}
+        if kind == "gzip":
+            peers["h5py, whole frames"] = Opened(by_whole_frames)
+        yield Stored(f"HDF5 with {kind}", path, frames, described, peers)
 
 
-def positions(count: int, size: int) -> list[tuple[int, int, int]]:
+def positions(one: Stored, count: int, size: int) -> list[tuple[int, int, int]]:
     """Return planes and corners of random windows."""
     rng = np.random.default_rng(SEED)
-    planes = rng.integers(0, _PLANES, count).tolist()
-    ys, xs = rng.integers(0, _EDGE - size + 1, (2, count)).tolist()
+    planes = rng.integers(0, len(one.frames), count).tolist()
+    ys, xs = rng.integers(0, one.edge - size + 1, (2, count)).tolist()
     return list(zip(planes, ys, xs, strict=True))
 
 
-def alone(
-    kind: str, path: str, frames: NDArray[np.float32], size: int, settings: Settings
-) -> Table:
+def alone(one: Stored, size: int, settings: Settings) -> Table:
     """Time single reads in this process."""
-    at = positions(8 if settings.quick else 100, size)
-    columns = Index.from_zarr(path).columns(notes=["chunks"])
+    at = positions(one, 8 if settings.quick else 100, size)
+    columns = one.index().columns(notes=["chunks"])
     rows = [columns.row(plane) for plane, _, _ in at]
-    windows = [Window.at(y, x, size, size, image=(_EDGE, _EDGE)) for _, y, x in at]
-    reader = ChunkedReader((Path(path).name,))
+    windows = [Window.at(y, x, size, size, image=(one.edge, one.edge)) for _, y, x in at]
+    reader = ChunkedReader((one.name,))
     read_bytes = [
         reader.read(row, window).input_bytes for row, window in zip(rows, windows, strict=True)
     ]
@@ -94,34 +168,30 @@ def alone(
     def read(row: int) -> NDArray[Any]:
         return reader.read(rows[row], windows[row])["image"]
 
-    def peer(opened: Any) -> Any:
-        one = Windows(path, at, size, opened)
-        return lambda row: one.read(row)[None]
+    def peer(opened: Callable[[str], Any]) -> Callable[[int], NDArray[Any]]:
+        dataset = Windows(one.path, at, size, opened)
+        return lambda row: dataset.read(row)[None]
 
-    ways = [
-        here_way("ChunkedReader", read, len(at), ours=True),
-        here_way("zarr-python", peer(by_zarr), len(at)),
-        here_way("tensorstore", peer(by_tensorstore), len(at), needs=_TENSORSTORE),
-    ]
+    ways = [here_way("ChunkedReader", read, len(at), ours=True)]
+    for name, (opened, needs) in one.peers.items():
+        ways.append(here_way(name, peer(opened), len(at), needs=needs))
     mean = sum(read_bytes) / len(at)
     return Table(
-        title=f"{_title(kind, size)}, one process",
-        baseline="zarr-python",
-        results=race(ways, _expected(frames, at, size), settings.rounds),
-        data=f"{len(at)} windows of {_described(frames)}",
-        note=f"The Reader reads {mean / 1e6:.2f} MB of a window's {size * size * 4 / 1e6:.2f} MB; "
-        f"a chunk or shard has {_chunk_bytes(path) / 1e6:.2f} MB on average.",
+        title=f"{_title(one, size)}, one process",
+        baseline=next(iter(one.peers)),
+        results=race(ways, _expected(one.frames, at, size), settings.rounds),
+        data=f"{len(at)} windows of {one.described}",
+        note=f"The Reader reads {mean / 1e6:.2f} MB of a window's {size * size * 4 / 1e6:.2f} MB"
+        f"{_of_chunks(one.path)}.",
     )
 
 
-def by_processes(
-    kind: str, path: str, frames: NDArray[np.float32], size: int, settings: Settings
-) -> Table:
+def by_processes(one: Stored, size: int, settings: Settings) -> Table:
     """Time the Loader against DataLoaders with as many processes."""
     batch = 8
-    at = positions((2 if settings.quick else 24) * batch, size)
+    at = positions(one, (2 if settings.quick else 24) * batch, size)
     planes, ys, xs = map(list, zip(*at, strict=True))
-    index = Index.from_zarr(path).select(planes).with_column("y", ys).with_column("x", xs)
+    index = one.index().select(planes).with_column("y", ys).with_column("x", xs)
     passes, workers = 2 if settings.quick else 4, settings.num_read_processes
     ours: Way = loader_of(
         "Loader",
@@ -136,41 +206,37 @@ def by_processes(
         num_threads=settings.num_threads,
     )
     order = np.random.default_rng(SEED).permutation(len(at)).tolist()
-    opened = {"zarr-python": (by_zarr, ()), "tensorstore": (by_tensorstore, _TENSORSTORE)}
     peers = [
         data_loader_way(
             f"DataLoader, {name}",
-            Windows(path, at, size, how),
+            Windows(one.path, at, size, opened),
             order,
             batch_size=batch,
             num_workers=workers,
             needs=needs,
         )
-        for name, (how, needs) in opened.items()
+        for name, (opened, needs) in one.peers.items()
     ]
     return Table(
-        title=f"{_title(kind, size)}, Loader",
-        baseline="DataLoader, zarr-python",
-        results=race([ours, *peers], _expected(frames, at, size), settings.rounds),
-        data=f"{len(at)} windows of {_described(frames)}",
+        title=f"{_title(one, size)}, Loader",
+        baseline=f"DataLoader, {next(iter(one.peers))}",
+        results=race([ours, *peers], _expected(one.frames, at, size), settings.rounds),
+        data=f"{len(at)} windows of {one.described}",
         note=f"{workers} processes each; batches of {batch}.",
     )
 
 
-def _title(kind: str, size: int) -> str:
-    return f"{'Whole frames' if size == _EDGE else f'Windows of {size}x{size}'}, {kind}"
+def _title(one: Stored, size: int) -> str:
+    return f"{'Whole frames' if size == one.edge else f'Windows of {size}x{size}'}, {one.kind}"
 
 
-def _described(frames: NDArray[np.float32]) -> str:
-    return (
-        f"{len(frames)} frames of {_EDGE}x{_EDGE}, float32, in chunks or shards of {_DEEP} frames, "
-        "Blosc with zstd and bitshuffle"
-    )
-
-
-def _chunk_bytes(path: str) -> float:
+def _of_chunks(path: str) -> str:
+    """Return what a chunk has on average, for stores whose chunks are files."""
     files = [one for one in Path(path).rglob("*") if one.is_file() and one.name[-1].isdigit()]
-    return sum(file.stat().st_size for file in files) / len(files)
+    if not files:
+        return ""
+    mean = sum(file.stat().st_size for file in files) / len(files)
+    return f"; a chunk or shard has {mean / 1e6:.2f} MB on average"
 
 
 def _expected(frames: NDArray[np.float32], at: list[tuple[int, int, int]], size: int) -> Any:

@@ -1,4 +1,4 @@
-"""Windows of arrays in chunks by others: zarr-python and tensorstore."""
+"""Windows of arrays in chunks by others: zarr-python, tensorstore and h5py."""
 
 # Worker processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations
@@ -19,7 +19,7 @@ Position = tuple[int, int, int]
 
 @dataclass
 class Windows:
-    """The DataLoader's dataset: windows of a Zarr array, which each process opens once."""
+    """The DataLoader's dataset: windows of an array, which each process opens once."""
 
     path: str
     positions: Sequence[Position]
@@ -50,6 +50,25 @@ def by_zarr(path: str) -> Any:
     import zarr
 
     return zarr.open_array(path, mode="r")
+
+
+def by_h5py(path: str) -> Any:
+    """Open the only data set of an HDF5 file."""
+    import h5py
+    import hdf5plugin  # noqa: F401 - adds filters to HDF5
+
+    return next(iter(h5py.File(path, "r").values()))
+
+
+class by_whole_frames:
+    """The same, but read whole frames, and cut windows out of these."""
+
+    def __init__(self, path: str) -> None:
+        self._array = by_h5py(path)
+
+    def __getitem__(self, key: Any) -> Any:
+        plane, *window = key
+        return self._array[plane][tuple(window)]
 
 
 class by_tensorstore:

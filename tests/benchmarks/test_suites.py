@@ -52,6 +52,13 @@ def measured(*given: Any) -> model.Measured:
     return replace(run, **shown)
 
 
+OF_HDF5 = ("gzip", "LZ4", "zstd", "Blosc")
+
+
+def of_hdf5(kind: str) -> tuple[str, ...]:
+    return ("h5py, kept open", *(("h5py, whole frames",) if kind == "gzip" else ()))
+
+
 OF_ARRAYS = ("DataLoader, zarr-python", "DataLoader, tensorstore")
 SHRUNK: dict[str, dict[str, Any]] = {
     "decode": {"suites.decode.SIZE": 1024, "suites.decode.WINDOW": 64},
@@ -77,6 +84,8 @@ SHRUNK: dict[str, dict[str, Any]] = {
     "cutouts": {"suites.cutouts._EDGE": 256},
     "chunks": {
         "suites.chunks._EDGE": 64,
+        "suites.chunks._HDF5_EDGE": 96,
+        "suites.chunks._HDF5_CHUNK": 32,
         "suites.chunks._SIZES": (16, 64),
         "suites.chunks._PLANES": 6,
         "suites.chunks._DEEP": 3,
@@ -201,9 +210,20 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
             for what in ("Windows of 16x16", "Whole frames")
         ),
         *(
+            (f"Windows of 32x32, HDF5 with {kind}, one process", ("ChunkedReader", *of_hdf5(kind)))
+            for kind in OF_HDF5
+        ),
+        *(
             (f"{what}, {kind}, Loader", ("Loader", *OF_ARRAYS))
             for kind in ("Zarr 2", "Zarr 3", "shards")
             for what in ("Windows of 16x16", "Whole frames")
+        ),
+        *(
+            (
+                f"Windows of 32x32, HDF5 with {kind}, Loader",
+                ("Loader", *(f"DataLoader, {name}" for name in of_hdf5(kind))),
+            )
+            for kind in OF_HDF5
         ),
     ],
     "containers": [
