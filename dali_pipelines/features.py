@@ -45,7 +45,7 @@ class Spectrogram:
     center: bool = True
     """Whether frame t is centred on sample ``t * hop_length``; there are ``1 + samples //
     hop_length`` frames. If False windows lie within the samples, and there are ``1 + (samples -
-    win_length) // hop_length``."""
+    win_length) // hop_length``, at least one."""
     pad_mode: Literal["reflect", "constant"] = "reflect"
     """Samples beyond the ends for `center`: reflected, or 0."""
     preemphasis: float = 0.0

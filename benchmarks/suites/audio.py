@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from benchmarks.data import Settings
 from benchmarks.measure.race import Table, Way, race
@@ -75,7 +78,9 @@ def draw_segments(paths: list[str], seconds: int, each: int) -> list[Segment]:
 
 
 def _table(format: str, segments: list[Segment], settings: Settings, *, log_mel: bool) -> Table:
-    def expected(row: int, _: object) -> np.ndarray:
+    def expected(row: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        if log_mel and find_spec("librosa") is None:
+            return np.full(shape, np.nan)
         sound = with_seek(segments[row], RATE)
         return (librosa_log_mel(sound) if log_mel else sound)[np.newaxis]
 
@@ -104,7 +109,8 @@ def _ours(segments: list[Segment], settings: Settings, log_mel: bool) -> Way:
         audio_pipeline,
         index,
         2 if settings.quick else 4,
-        agreement={"atol": 1e-3 if log_mel else 0.0},
+        # Float32 rounds what is far below the loudest band.
+        agreement={"atol": 1e-3, "outliers": 0.01} if log_mel else {"atol": 0.0},
         batch_size=_BATCH,
         duration=1.0,
         features=_FEATURES if log_mel else "waveform",

@@ -41,7 +41,8 @@ def with_librosa(at: Segment, samples: int) -> NDArray[Any]:
     """Read by librosa."""
     import librosa
 
-    options = {"sr": None, "offset": at.start / RATE, "duration": samples / RATE}
+    # It cuts off the fraction of the sample that an offset is.
+    options = {"sr": None, "offset": (at.start + 0.5) / RATE, "duration": samples / RATE}
     return librosa.load(at.path, **options)[0]
 
 

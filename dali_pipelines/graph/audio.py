@@ -63,11 +63,13 @@ class AudioGraph(NamedTuple):
         _, window, hop = self.features.sizes(self.rate)
         if self.features.center:
             return samples // hop + 1
-        return dali_math.max((samples - window) // hop + 1, 0)
+        return dali_math.max(samples - window, 0) // hop + 1
 
 
 def features(image: Any, kind: Spectrogram, rate: int, channels: int) -> Any:
     """Return the features of recordings of shape (1, samples, channels), channel by channel."""
+    if not kind.center:  # a window is the least that the operator takes
+        image = fn.pad(image, axes=[1], shape=[kind.sizes(rate)[1]])
     found = [_of_channel(image[0, :, channel], kind, rate) for channel in range(channels)]
     joined = fn.stack(*found, axis=2)
     return fn.reinterpret(joined, layout="HWC")

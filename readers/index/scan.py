@@ -40,7 +40,7 @@ SUFFIXES = {
     "npy": (".npy",),
     "audio": (
         *(".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc"),
-        *(".w64", ".rf64", ".au", ".snd", ".caf", ".sph"),
+        *(".w64", ".rf64", ".au", ".caf", ".sph"),
     ),
 }
 """Suffixes that a folder is searched for, by format, in lower case; any case matches."""

@@ -104,7 +104,7 @@ SHRUNK: dict[str, dict[str, Any]] = {
 }
 """What a quick run of a suite still does at length."""
 
-OTHERS = ("torchfits", "torchvision", "torchcodec", "grain", "opencv", "tensorstore")
+OTHERS = (*("torchfits", "torchvision", "torchcodec", "grain", "opencv", "tensorstore", "librosa"),)
 """Libraries that the tests do not install: their ways have a note in place of figures."""
 
 FITS_PEERS = ("DataLoader, astropy", "DataLoader, fitsio", "DataLoader, torchfits")
@@ -126,6 +126,9 @@ OVER_S3 = (
     "DataLoader, astropy and s3fs, blocks of 1 MB",
 )
 OVER_S3_OPEN = tuple(f"{name}, objects kept open" for name in OVER_S3)
+OF_SEGMENTS = tuple(
+    f"DataLoader, {name}" for name in ("soundfile with seek", "soundfile, whole files", "librosa")
+)
 PREPROCESSORS = ("Preprocessor", "Preprocessor, NumPy")
 FOUR_WAYS = ("serial source", "process per shard", "pool of readers", "both")
 
@@ -249,6 +252,15 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("224x224 windows of photographs, MCU index*", ("this version", "2b53110", "ratio")),
         ("8x8 arrays*", ("this version", "2b53110", "ratio")),
     ],
+    "audio": [
+        ("Random 1 s of WAV", ("Loader", *OF_SEGMENTS)),
+        (
+            "Random 1 s of WAV, log mel*",
+            ("Loader", "DataLoader, soundfile with seek, librosa's log mel"),
+        ),
+        ("Random 1 s of FLAC", ("Loader", *OF_SEGMENTS)),
+        ("Random 1 s of OGG", ("Loader", *OF_SEGMENTS)),
+    ],
     "headers": [("Headers of FITS files", ("index", "astropy getheader"))],
     "serving": [
         ("One photograph per call*", (*PREPROCESSORS, "Pillow and NumPy")),
@@ -339,7 +351,8 @@ def check_ways(table: Table, names: tuple[str, ...]) -> None:
             continue
         assert all(0 < rate < math.inf for rate in result.rates()), result.name
         assert math.isfinite(result.difference), result.name
-        assert table.speedup(result) > 0 or "grain" in table.baseline, result.name
+        has_baseline = not any(name in table.baseline for name in ("grain", "librosa"))
+        assert table.speedup(result) > 0 or not has_baseline, result.name
     assert as_text(table)
 
 

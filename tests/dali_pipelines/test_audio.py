@@ -347,6 +347,17 @@ def test_each_channel_has_features(tmp_path: Path) -> None:
     np.testing.assert_allclose(both[1], alone[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("center", [True, False])
+def test_recordings_shorter_than_a_window_have_one_frame(tmp_path: Path, center: bool) -> None:
+    for frames in (1, 2, 100):
+        write(tmp_path / f"{frames:03}.wav", sound(frames))
+    index = Index.scan(tmp_path)
+    for sample in read_here(audio_pipeline, index, features=Mfcc(center=center)).values():
+        assert sample["features"].shape == (1, 13, 1)
+        assert sample["length"] == 1
+        assert np.isfinite(sample["features"]).all()
+
+
 def test_padding_of_features_is_silence(index: Index) -> None:
     kind = LogMel()
     for sample in read_here(audio_pipeline, index, features=kind, batch_size=ROWS).values():
