@@ -40,7 +40,7 @@ class _Span(NamedTuple):
     """Samples of the segment."""
     held: int
     """Samples of it that the recording has."""
-    step: Fraction
+    step: Fraction | int
     """Samples of the file for one of the Reader."""
     total: int
     """Samples of the whole recording at the rate of the Reader."""
@@ -142,7 +142,7 @@ class AudioReader:
         """Read the header of the file."""
         try:
             with row.place as place, open_sound(place) as sound:
-                span = self._span(sound, row, window, Fraction(1))
+                span = self._span(sound, row, window, 1)
                 is_coded = not isinstance(sound, PlainSound)
         except Exception as error:
             raise _read_error(row, error) from error
@@ -162,19 +162,20 @@ class AudioReader:
         del height
         return Sample(_arrays(np.zeros((width, self.channels), np.float32), width, 0.0))
 
-    def _speed(self, row: Row) -> Fraction:
+    def _speed(self, row: Row) -> Fraction | int:
         if not self.speeds or row.draws is None:
-            return Fraction(1)
+            return 1
         drawn = int(row.draws.fractions(1)[0] * len(self.speeds))
         return Fraction(str(self.speeds[drawn]))
 
-    def _span(self, sound: Sound, row: Row, window: Window | None, speed: Fraction) -> _Span:
+    def _span(self, sound: Sound, row: Row, window: Window | None, speed: Fraction | int) -> _Span:
         """Return what to read of a recording; ValueError if it does not suit."""
         self._check(sound)
         begin, end = _part(sound, row)
         frames = end - begin
-        step = Fraction(sound.rate, self.rate) * speed
-        total = math.ceil(frames / step)
+        is_same = sound.rate == self.rate and speed == 1
+        step = 1 if is_same else Fraction(sound.rate, self.rate) * speed
+        total = frames if is_same else math.ceil(frames / step)
         first, length = 0, total
         if window is not None:
             first, length = self._placed(window, total), window.width
@@ -263,7 +264,7 @@ def _part(sound: Sound, row: Row) -> tuple[int, int]:
     return begin, min(end, frames) if is_part else frames
 
 
-def _resampled(samples: NDArray[np.float32], step: Fraction) -> NDArray[np.float32]:
+def _resampled(samples: NDArray[np.float32], step: Fraction | int) -> NDArray[np.float32]:
     """Return samples at another rate; `step` old ones for a new one.
 
     DALI's audio_resample has no low-pass: what a lower rate cannot hold comes back as other tones.
