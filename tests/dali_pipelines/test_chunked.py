@@ -154,8 +154,15 @@ def test_a_damaged_chunk_is_skipped_and_named(dataset: xr.Dataset, tmp_path: Pat
         assert list(loader.stats.rejected) == [3]
 
 
-def test_commands_take_a_store(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_a_store(
+    index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = ["--pipeline=chunked", "--batch_size=2", "--num_read_processes=1", "--crop=8"]
     assert command(["run", f"--data={index.path(0)}", *settings]) == 0
     assert "7" in capsys.readouterr().out
     assert command(["run", "--pipeline=chunked"]) == 2
+    store, picture = index.path(0), tmp_path / "sheet.png"
+    assert command(["stats", store, "--pipeline=chunked"]) == 0
+    assert command(["show", store, "--pipeline=chunked", "-o", str(picture), "--count=2"]) == 0
+    assert picture.stat().st_size
+    assert command(["show", str(tmp_path), "--pipeline=chunked", "-o", str(picture)]) != 0

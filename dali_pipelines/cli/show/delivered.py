@@ -89,7 +89,10 @@ def _pictures(
                     lines += _captions(index.table, config.captions or (), number)
                     if "matrix" in batch and settings.get("window") == "row":
                         lines.append(_sky_position(file, batch["matrix"][0], image.shape))
-                    yield sketched(file, image, config.size, targets, lines)
+                    has_header = config.pipeline != "chunked"
+                    if not has_header and file.plane is not None:
+                        lines.insert(0, f"position {file.plane}")
+                    yield sketched(file, image, config.size, targets, lines, has_header=has_header)
             del batch  # DALI can reuse its memory for the next one
 
 

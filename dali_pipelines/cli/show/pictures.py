@@ -90,17 +90,25 @@ class Targets(NamedTuple):
 
 
 def sketched(
-    file: Row, image: torch.Tensor, size: int, targets: Targets, lines: Sequence[str] = ()
+    file: Row,
+    image: torch.Tensor,
+    size: int,
+    targets: Targets,
+    lines: Sequence[str] = (),
+    *,
+    has_header: bool = True,
 ) -> Sketch:
     """Make the sketch of an image of a file, shape (channels, height, width).
 
     It has one channel, first row at the bottom if the file is FITS; or it is RGB, first row on top.
     If it is larger than `size` pixels, it shrinks to that. Nothing of it shares memory with the
-    image. `lines` end the caption.
+    image. `lines` end the caption. `has_header` is whether the file may tell of the subject.
     """
     from readers.header_scan import file_facts
 
-    (facts,) = file_facts(file.place, KEYS, file.hdu)
+    facts: Mapping[str, Value] = dict.fromkeys(KEYS)
+    if has_header:
+        (facts,) = file_facts(file.place, KEYS, file.hdu)
     caption = (
         file.name,
         subject(facts),
