@@ -18,7 +18,7 @@ RACES = {
         "Random 224x224 windows of photographs",
         "Photographs resized to 224x224",
     ),
-    "jpeg_2cores_2026-11-25": ("Centre windows of 224x224 out of photographs",),
+    "jpeg_2cores_2026-11-29": ("Centre windows of 224x224 from photographs",),
     "aia_2cores_2026-11-21": ("AIA level 1 to calibrated images",),
 }
 """Files of results, and the titles of those of their tables that are drawn."""
