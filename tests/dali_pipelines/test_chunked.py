@@ -90,6 +90,7 @@ def test_sequences(index: Index, dataset: xr.Dataset) -> None:
     sequences = index.group(offsets=("-6h", "0", "+12h"), time="time", tolerance="1h")
     assert len(sequences) == 4
     found = read_here(chunked_pipeline, sequences, shuffle=False, variables=["u10", "t2m"])
+    assert list(found) == [0, 1, 2, 3]
     for row, sample in found.items():
         times = [row, row + 1, row + 3]
         expected = np.stack([dataset.u10.values[times], dataset.t2m.values[times]], axis=1)

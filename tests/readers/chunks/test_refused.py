@@ -197,6 +197,7 @@ CHANGED: list[tuple[Edit, str]] = [
     (setting(chunks=[2, 8, 32]), "changed since it was indexed.*chunks"),
     (setting(shape=[3, 31, 23]), "changed.*shape"),
     (setting(shape=[5, 23, 31]), "changed.*shape"),
+    (setting(shape=[5, 32, 23]), "changed.*shape"),
     (setting(dtype="<i4"), "changed.*dtype"),
     (setting(compressor=None), "changed.*codecs"),
 ]

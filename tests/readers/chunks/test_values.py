@@ -13,6 +13,7 @@ from typing import Any
 
 import numcodecs
 import numpy as np
+import pytest
 import xarray as xr
 import zarr
 import zarr.codecs
@@ -23,6 +24,7 @@ from zarr_stores import frames, write_array
 
 from readers import Index, Row, Window
 from readers.chunks.reader import ChunkedReader
+from readers.chunks.values import packing_of, put_values
 
 DTYPES = ("<f4", ">f4", "<f8", ">f8", "<f2", "|b1", "|u1", "|i1", "<i2", ">u2", "<u4", ">i4", "<i8")
 BLOSC = [
@@ -116,12 +118,12 @@ def test_v3(data: st.DataObject) -> None:
     shards = None
     if draw(st.booleans()):
         shards = tuple(length * draw(st.integers(1, 3)) for length in chunks)
-    order = draw(st.sampled_from((None, (2, 1, 0), (1, 0, 2), (1, 2, 0))))
+    orders = draw(st.lists(st.permutations(range(3)).map(tuple), max_size=2))
     settings = {
         "zarr_format": 3,
         "shards": shards,
         "compressors": draw(st.sampled_from(OF_V3)),
-        "filters": [zarr.codecs.TransposeCodec(order=order)] if order else None,
+        "filters": [zarr.codecs.TransposeCodec(order=order) for order in orders] or None,
         "chunk_key_encoding": {
             "name": draw(st.sampled_from(("default", "v2"))),
             "separator": draw(st.sampled_from("./")),
@@ -208,3 +210,54 @@ def test_packed_values_equal_those_of_xarray(data: st.DataObject) -> None:
         columns = index.columns(notes=["chunks"])
         found = [ChunkedReader(("v",)).read(columns.row(n), None)["image"][0] for n in range(3)]
         np.testing.assert_array_equal(np.stack(found), truth, strict=True)
+
+
+@given(st.data())
+def test_attributes_of_any_type_are_read_as_by_xarray(data: st.DataObject) -> None:
+    """Those of HDF5 have the types of NumPy, which decide in which type xarray calculates."""
+    draw = data.draw
+    dtype = np.dtype(draw(st.sampled_from([one for one in DTYPES if one != "|b1"])))
+    types = st.sampled_from((np.float32, np.float64, float))
+    attributes: dict[str, Any] = {}
+    for name, number in (("scale_factor", 0.01), ("add_offset", 273.15)):
+        if draw(st.booleans()):
+            attributes[name] = draw(types)(number)
+            if draw(st.booleans()):
+                attributes[name] = np.array([attributes[name]])
+    for name in ("_FillValue", "missing_value"):
+        if draw(st.booleans()):
+            attributes[name] = dtype.type(draw(st.sampled_from((0, 1, 3, 100))))
+    if dtype.kind == "i" and draw(st.booleans()):
+        attributes["_Unsigned"] = "true"
+        if "_FillValue" in attributes and draw(st.booleans()):
+            attributes["_FillValue"] = dtype.type(-1)
+    check_values(np.arange(-3, 117).astype(dtype).reshape(8, 15), attributes)
+
+
+F4 = np.float32
+EXACT: list[tuple[str, dict[str, Any]]] = [
+    ("<i4", {"scale_factor": F4(0.01), "add_offset": F4(273.15)}),
+    ("<i2", {"scale_factor": F4(0.01), "add_offset": F4(273.15)}),
+    ("<i2", {"scale_factor": F4(0.01), "add_offset": 273.15}),
+    ("<f4", {"scale_factor": F4(0.01), "add_offset": F4(273.15)}),
+    ("<i2", {"_FillValue": np.int16(-1), "_Unsigned": "true"}),
+    ("|i1", {"_FillValue": np.int8(-3), "missing_value": np.int8(7), "_Unsigned": "true"}),
+    ("<i2", {"_FillValue": np.int16(-1), "_Unsigned": "true", "scale_factor": F4(0.5)}),
+    ("<i2", {"scale_factor": 0.01}),
+    ("<f4", {"missing_value": np.array([1, 2], "f4")}),
+]
+
+
+@pytest.mark.parametrize(("dtype", "attributes"), EXACT)
+def test_attributes_as_xarray_reads_them(dtype: str, attributes: dict[str, Any]) -> None:
+    check_values(np.arange(-3, 4117).astype(dtype).reshape(8, 515), attributes)
+
+
+def check_values(stored: NDArray[Any], attributes: dict[str, Any]) -> None:
+    out = np.empty(stored.shape, np.float32)
+    put_values(stored, packing_of(stored.dtype, attributes), out)
+    coded = xr.Dataset({"v": (("y", "x"), stored, attributes)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        truth = xr.decode_cf(coded)["v"].values.astype(np.float32)
+    np.testing.assert_array_equal(out, truth, strict=True)
