@@ -49,7 +49,8 @@ class Spectrogram:
     pad_mode: Literal["reflect", "constant"] = "reflect"
     """Samples beyond the ends for `center`: reflected, or 0."""
     preemphasis: float = 0.0
-    """Share of the sample before that is subtracted from each sample, such as 0.97."""
+    """Share of the sample before that is subtracted from each sample, such as 0.97. The first one
+    stays."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

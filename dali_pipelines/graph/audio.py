@@ -77,7 +77,7 @@ def features(image: Any, kind: Spectrogram, rate: int, channels: int) -> Any:
 
 def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
     if kind.preemphasis:
-        sound = fn.preemphasis_filter(sound, preemph_coeff=kind.preemphasis)
+        sound = fn.preemphasis_filter(sound, preemph_coeff=kind.preemphasis, border="zero")
     n_fft, window, hop = kind.sizes(rate)
     found = fn.spectrogram(
         sound,

@@ -337,6 +337,16 @@ def test_natural_logarithms_are_normalised_by_band(index: Index) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
+def test_preemphasis_subtracts_from_each_sample_the_one_before(tmp_path: Path) -> None:
+    samples = sound(4000)
+    write(tmp_path / "a.wav", samples, subtype="FLOAT")
+    samples[1:] -= 0.97 * samples[:-1].copy()
+    write(tmp_path / "b.wav", samples, subtype="FLOAT")
+    index = Index.scan(tmp_path)
+    found = features_of(index, 0, features=LogMel(preemphasis=0.97))
+    np.testing.assert_allclose(found, features_of(index, 1, features=LogMel()), atol=2e-3)
+
+
 def test_each_channel_has_features(tmp_path: Path) -> None:
     write(tmp_path / "a.wav", sound(4000, 2))
     write(tmp_path / "b.wav", sound(4000, 2)[:, 1])
