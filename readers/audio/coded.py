@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.messages import pipeline_hint
+from readers.messages import install, pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
 from readers.places.local import LocalPlace
@@ -111,7 +111,7 @@ def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
         import soundfile
     except ImportError as error:
         raise ImportError(
-            "recordings other than WAV and AIFF need soundfile: pip install 'dali-pipelines[audio]'"
+            f"recordings other than WAV and AIFF need soundfile: {install('audio')}"
         ) from error
     with _source(place) as (source, count):
         try:

@@ -14,6 +14,7 @@ from readers.audio.plain import PlainSound
 from readers.audio.sound import Sound, open_sound
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError, reason_of
+from readers.messages import install
 from readers.values import check_bool, check_integer, check_number
 from readers.window import Window
 
@@ -273,7 +274,7 @@ def _resampled(samples: NDArray[np.float32], step: Fraction | int) -> NDArray[np
         import soxr
     except ImportError as error:
         raise ImportError(
-            "recordings of another rate, or speed, need soxr: pip install 'dali-pipelines[audio]'"
+            f"recordings of another rate, or speed, need soxr: {install('audio')}"
         ) from error
     return soxr.resample(samples, step.numerator, step.denominator, quality="HQ")
 

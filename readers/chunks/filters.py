@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.chunks.array import Codec
+from readers.messages import install
 
 Content = Any
 """Contiguous bytes, such as bytes or an ndarray of uint8."""
@@ -76,9 +77,7 @@ def decoded(data: Content, codecs: Sequence[Codec], skipped: int, nbytes: int) -
 
 def missing_library(error: ImportError) -> ImportError:
     """Return the error of a library that is not installed, with what to do."""
-    return ImportError(
-        f"reading chunks needs {error.name}: pip install 'dali-pipelines[chunks]'", name=error.name
-    )
+    return ImportError(f"reading chunks needs {error.name}: {install('chunks')}", name=error.name)
 
 
 def _lengths(codecs: Sequence[Codec], nbytes: int) -> list[int | None]:

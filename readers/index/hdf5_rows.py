@@ -11,7 +11,6 @@ from readers.chunks.array import NOTE, ChunkedArray, packed
 from readers.chunks.hdf5 import Hdf5File, Hdf5Variable, for_plane, open_hdf5
 from readers.index.chunk_rows import (
     as_column,
-    check_arguments,
     check_axes,
     check_lengths,
     chosen,
@@ -45,7 +44,6 @@ def hdf5_table(
     """
     import pyarrow as pa
 
-    check_arguments(variables, dim, isel, columns)
     tables = []
     for number, path in enumerate(files["path"].to_pylist()):
         try:

@@ -386,9 +386,11 @@ class Index:
             index = Index.scan_arrays("runs/*.nc", variables=["t2m"])
         """
         from readers.chunks.hdf5 import SUFFIXES
+        from readers.index.chunk_rows import check_arguments
         from readers.index.hdf5_rows import hdf5_table
 
         places = Places(storage or Storage())
+        check_arguments(variables, dim, isel, columns)
         files = scanned_table(data, SUFFIXES, places)
         return cls(hdf5_table(files, variables, dim, isel, columns, places))
 

@@ -110,9 +110,15 @@ class JpegReader:
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the bytes of the file, or of the rows that the window needs; place the window."""
         check = self.check_entropy
-        if window is not None and row.notes.get("mcu_rows") and self.stored != "uint16":
+        packed = row.notes.get("mcu_rows", b"")
+        if not isinstance(packed, bytes):
+            kind = type(packed).__name__
+            raise ReadError(
+                row.name, f"column 'mcu_rows' must hold bytes, got {kind}", row=row.number
+            )
+        if window is not None and packed and self.stored != "uint16":
             try:
-                return _read_rows(row, row.notes["mcu_rows"], window)
+                return _read_rows(row, packed, window)
             except ChangedError:  # replaced or damaged
                 check = True
             except Exception:  # Pillow raises many types; reading the whole file finds the reason

@@ -184,7 +184,7 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"resize": 64}, "resize.*size.*scale and reduce"),
+        ({"resize": 64}, "resize.*size=512"),
         ({"mean": 3.0}, "mean.*Stretch"),
         ({"dtype": "int16"}, "float32 or float16.*'int16'"),
         (

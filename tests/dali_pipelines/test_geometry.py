@@ -215,7 +215,7 @@ def test_settings_that_contradict_each_other(options: dict[str, Any], message: s
     ("options", "message"),
     [
         (REGION, "random_area.*aia_pipeline.*crop, window and zoom"),
-        (SHORTER, "resize_shorter.*aia_pipeline.*size and crop"),
+        (SHORTER, "resize_shorter.*aia_pipeline"),
     ],
 )
 def test_aia_has_its_own(ramps: Ramps, options: dict[str, Any], message: str) -> None:

@@ -47,7 +47,7 @@ from dali_pipelines.graph.gpu import cupy_operator
 from dali_pipelines.graph.images import decode_images, decode_parts
 from dali_pipelines.graph.operators_psf import deconvolve_node
 from dali_pipelines.graph.pipeline import _outputs
-from dali_pipelines.graph.ragged import padded
+from dali_pipelines.graph.ragged import with_size
 from dali_pipelines.graph.transform import check_decoded, transform
 from dali_pipelines.graph.user_operators.chance import Chance
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
@@ -232,7 +232,7 @@ def test_padding() -> None:
     made = graph(JpegReader(), decode_jpeg, planes=3, ragged="pad")
     with made.pipeline:
         mask = source("mask", "uint8", 2).gpu()
-        outputs = dict(padded([("image", made.image), ("mask", mask)], {"mask": 255}))
+        outputs = dict(with_size([("image", made.image), ("mask", mask)], {"mask": 255}))
         made.pipeline.set_outputs(*outputs.values())
     assert list(outputs) == ["image", "size", "mask"]
     assert {node.device for node in outputs.values()} == {"gpu"}

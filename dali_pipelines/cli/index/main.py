@@ -114,12 +114,11 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
 
 
 def _index_recordings(config: IndexConfig) -> None:
-    from tqdm import tqdm
-
+    from dali_pipelines.cli.progress import Bar
     from readers.index.recordings import is_manifest
     from readers.index.table import Index
 
-    bar = functools.partial(tqdm, unit=" files", disable=not sys.stderr.isatty())
+    bar = functools.partial(Bar, unit="files")
     with refusing(ImportError, OSError, TypeError, ValueError):
         data = Index.from_manifest(config.data) if is_manifest(config.data) else config.data
         index = Index.scan_audio(

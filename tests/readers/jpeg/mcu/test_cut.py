@@ -535,8 +535,9 @@ def test_notes_without_checksums_are_told_of(
 
 def test_a_column_of_that_name_must_hold_bytes(tmp_path: Path) -> None:
     index = Index(pa.table({"path": ["/a.jpg"], "mcu_rows": [1]}))
-    with pytest.raises(TypeError, match=r"'mcu_rows'.*bytes.*int64"):
-        index.columns(notes=("mcu_rows",))
+    row = index.columns(notes=("mcu_rows",)).row(0)
+    with pytest.raises(ReadError, match=r"/a.jpg.*'mcu_rows'.*bytes"):
+        JpegReader().read(row, None)
 
 
 def row_of(path: Path) -> Row:
