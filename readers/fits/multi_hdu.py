@@ -385,12 +385,14 @@ class HdusReader:
         nbytes, sizes = 0, {}
         names: dict[tuple[Hashable, int], tuple[str, int]] = {}
         up_to_own: list[Names] = []  # of the HDUs up to that of the row, if an image is named
+        main = next(iter(self.images))
         for several in self._by_file(row):
             of_file = 0
             with _errors(row, several[0]) as at, FitsFile(several[0].row.place) as file:
                 is_own = _file_of(several[0].row) == _file_of(row)
                 if not up_to_own and row.hdu is not None and any(one.is_named for one in several):
                     up_to_own = file.names(row.hdu) if is_own else hdu_names(row.place, row.hdu)
+                seen: dict[str, Names] = {}
                 wanted: list[HduName | None] = []
                 for one in several:
                     at.turn_to(one)
@@ -404,12 +406,17 @@ class HdusReader:
                     names[_file_of(here[0].row), found.number] = found.names
                     sizes[here[0].name] = found.shape.height, found.shape.width, found.number
                     _check_sizes(sizes, here[0].name)
+                    seen |= dict.fromkeys((one.name for one in here), found.names)
                     for one in here:
                         if (expected := self.beside.get(one.name)) is not None:
                             at.one = one
                             _check_beside(_own_names(row, names), found.names, expected)
                     at.one = here[0]
                     of_file += visit(file, found, here)
+                if row.hdu is None and main in seen:
+                    for one in several:
+                        at.turn_to(one)
+                        _check_version(one, seen[one.name], seen[main], file)
                 nbytes += file.input_bytes(of_file)
         height, width, _ = next(iter(sizes.values()))
         return nbytes, (height, width)
@@ -485,6 +492,21 @@ def _saying_why(one: _Wanted, row: Row, wanted: HduName | None) -> Iterator[None
             f"{error}; {wanted[1]} is the EXTVER of HDU {row.hdu}, that of the row: leave the row "
             f"out, or pass ({one.hdu!r}, N) for EXTVER N in all rows"
         ) from None
+
+
+def _check_version(one: _Wanted, found: Names, image: Names, file: FitsFile) -> None:
+    """Raise ValueError if another HDU with the name of an image has the EXTVER of the main image.
+
+    An EXTNAME alone is the first HDU with that name, which would be that of another detector.
+    """
+    name, version = found[0], image[1]
+    if not one.is_named or found[1] == version or (name, version) not in file.names():
+        return
+    raise ValueError(
+        f"the first {one.hdu!r} has EXTVER {found[1]}, and the image EXTVER {version}: pass "
+        f"({one.hdu!r}, {version}), or ({one.hdu!r}, {found[1]}) if the first is meant; for a row "
+        "for each detector, make the Index with dali-pipelines index --hdus"
+    )
 
 
 def _own_names(row: Row, known: Mapping[tuple[Hashable, int], tuple[str, int]]) -> tuple[str, int]:

@@ -330,6 +330,23 @@ def test_rows_whose_detector_has_no_such_hdu(
         assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_first_hdus_of_several_detectors_are_an_error(tmp_path: Path, suffix: str) -> None:
+    """Without a column ``hdu`` names are those of the first HDUs, which may not belong together."""
+    good = write_named(tmp_path / f"good.fits{suffix}", "SCI2", "ERR2", "SCI1", "ERR1")
+    bad = write_named(tmp_path / f"bad.fits{suffix}", "SCI1", "SCI2", "ERR2", "ERR1")
+    counted = write_named(tmp_path / f"counted.fits{suffix}", "SCI1", "ERR2")
+    index = Index.from_paths([good, bad, counted])
+    hdus: dict[str, Any] = {"image": "SCI", "err": "ERR"}
+    with new_loader(fits_pipeline, index, hdus=hdus, bad_sample="skip", batch_size=1) as loader:
+        assert sorted(by_row(loader)) == [0, 2]
+        assert "('ERR', 1)" in loader.stats.rejected[1].reason
+    with pytest.raises(ReadError, match=r"bad.fits.*EXTVER 2.*EXTVER 1.*\('ERR', 1\)"):
+        fits_pipeline(Index.from_paths([bad]), hdus=hdus, batch_size=1)
+    meant = {"image": "SCI", "err": ("ERR", 2)}
+    assert len(samples(Index.from_paths([bad]), hdus=meant, batch_size=1)) == 1
+
+
 def test_an_hdu_with_its_extver_is_that_of_all_rows(tmp_path: Path) -> None:
     path = write_named(tmp_path / "a.fits", "SCI1", "DQ1", "SCI2")
     index = Index(pa.table({"path": [path] * 2, "hdu": [1, 3]}))
