@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -10,7 +11,10 @@ from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.keywords import bound_keywords, check_names, names_of, title
 from dali_pipelines.settings import AudioSettings, OrderSettings
 from readers.index.rows.values import RowValues
+from readers.index.rows.windows import CORNERS
 from readers.index.table import Index
+
+logger = logging.getLogger(__name__)
 
 ORDER = frozenset(OrderSettings.__annotations__)
 """Settings of the order of samples, which a Loader uses itself, too."""
@@ -69,16 +73,30 @@ def pipeline_settings(
 def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings by which the windows of an Index are cut, but those that were given.
 
-    There are none if the Index has no windows, or if other parts of the images were asked for.
+    There are none if the Index has no windows, or if other parts of the images were asked for. Log
+    a warning if only their size is lost.
     """
     others = ("random_area", "resize_shorter")
     asked = given.get("window") not in (None, "row") or any(given.get(one) for one in others)
-    if index.window_size is None or asked:
+    if asked:
+        return {}
+    if index.window_size is None:
+        if given.get("window") is None and {*CORNERS} <= {*index.table.column_names}:
+            _warn_of_lost_windows(given.get("crop") is None)
         return {}
     windows = {"window": "row", "crop": index.window_size, "outside": index.outside}
     return {
         name: one for name, one in windows.items() if one is not None and given.get(name) is None
     }
+
+
+def _warn_of_lost_windows(whole: bool) -> None:
+    logger.warning(
+        "%s delivered, and columns y and x of the Index are not used, because it has no "
+        "window_size, which pandas, CSV files and a concat of several sizes do not keep: set "
+        "window='row' and crop for windows at y and x, or window='center' if they are not for that",
+        "Whole images are" if whole else "The middle of each image is",
+    )
 
 
 def row_values(index: Index, settings: dict[str, Any]) -> RowValues:

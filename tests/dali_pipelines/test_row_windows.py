@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import solar_files
 from astropy.io import fits
@@ -117,6 +118,28 @@ def test_a_loader_cuts_the_windows_of_its_index(
             y, x = min(max(y, 12), SHAPE[0] - 12), min(max(x, 12), SHAPE[1] - 12)
         cutout = Cutout2D(pixels, (x, y), CROP, mode="partial", fill_value=np.nan)
         np.testing.assert_array_equal(sample["image"][0], cutout.data)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({}, "Whole images"), ({"crop": 8}, "middle"), ({"window": "center"}, None), (ROW, None)],
+)
+def test_windows_whose_size_is_lost_are_told_of(
+    frames: Archive, options: dict[str, Any], words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = cutouts(frames, "fill")
+    caplog.clear()
+    new_loader(fits_pipeline, index)
+    assert not caplog.records
+    lost = Index(pa.table({name: index.table[name] for name in index.table.column_names}))
+    other = Index.cutouts(frames.index, Table({"path": [index.path(0)], "x": [30], "y": [40]}), 9)
+    for each in (lost, Index.concat([index, other])):
+        assert each.window_size is None
+        new_loader(fits_pipeline, each, **options)
+        found = [one.getMessage() for one in caplog.records]
+        caplog.clear()
+        assert len(found) == (words is not None)
+        assert words is None or (words in found[0] and "window='row'" in found[0])
 
 
 def test_settings_win_over_those_of_the_index(frames: Archive) -> None:
