@@ -84,7 +84,7 @@ def _of_columns(
     """Return settings that replace the columns ``hdu`` and ``plane``."""
     found: dict[str, Any] = {}
     for column, setting in (("hdu", "hdu"), ("plane", "planes")):
-        if given.get(setting) is not None or (value := _only_value(index, column)) is None:
+        if given.get(setting) is not None or (value := _only_value(index, column, setting)) is None:
             continue
         calibration = given.get("calibration") if column == "hdu" else None
         if calibration is not None:
@@ -99,10 +99,10 @@ def _of_columns(
     return found
 
 
-def _only_value(index: Index, column: str) -> int | None:
+def _only_value(index: Index, column: str, setting: str) -> int | None:
     """Return the single value of a column like ``hdu`` in all rows and parts; None if absent.
 
-    ValueError if there are several values.
+    ValueError if there are several values, which tells of the setting to pass instead.
     """
     names = [f"{column}_{part}" for part in index.parts] or [column]
     names = [name for name in names if name in index.table.column_names]
@@ -113,8 +113,7 @@ def _only_value(index: Index, column: str) -> int | None:
         several = ", ".join(map(str, sorted(values - {None})[:3]))
         raise ValueError(
             f"column {column!r} of the Index has several values ({several}, ...), but a "
-            f"Preprocessor has no Index: pass {'hdu' if column == 'hdu' else 'planes'}="
-            "to preprocessor()"
+            f"Preprocessor has no Index: pass {setting} to preprocessor()"
         )
     return next(iter(values), None)
 
@@ -122,6 +121,9 @@ def _only_value(index: Index, column: str) -> int | None:
 def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) -> dict[str, Hdu]:
     """Return `hdus` with the dtypes and numbers of planes of the first file."""
     images = checked_hdus(given["hdus"])
+    if not isinstance(images["image"].hdu, str | None):  # which only a Preprocessor may replace
+        left = [name for name in index.table.column_names if name != "hdu"]
+        index = Index(index.table.select(left))
     own = {name: given[name] for name in NAMES & given.keys()}
     config = PipelineConfig(
         **{**own, "batch_size": 1, "mode": "eval", **{n: getattr(config, n) for n in _READING}}
@@ -129,9 +131,9 @@ def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) 
     reader = hdus_reader(index, images, config, None, float("inf"))
     hdu = plane = None
     if any(one.hdu is None or isinstance(one.hdu, str) for one in images.values()):
-        hdu = _only_value(index, "hdu")
+        hdu = _only_value(index, "hdu", "hdus with an EXTVER each, as {'image': ('SCI', 2)},")
     if any(one.planes is None for one in images.values()):
-        plane = _only_value(index, "plane")
+        plane = _only_value(index, "plane", "hdus, each Hdu with its planes,")
     known = {}
     found: Sequence[tuple[str, int]] = ()
     if hdu is not None and any(isinstance(one.hdu, str) for one in images.values()):

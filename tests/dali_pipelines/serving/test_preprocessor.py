@@ -33,6 +33,7 @@ from dali_pipelines import (
     Mask,
     PreprocessError,
     Preprocessor,
+    ReadError,
     Stretch,
     aia_pipeline,
     fits_pipeline,
@@ -478,6 +479,29 @@ class TestOfALoader:
         batch, pre = loaded(fits_pipeline, index, hdus={"image": "SCI", "err": "ERR"})
         assert [batch[name].flatten()[0] for name in ("image", "err")] == [3, 4]
         assert equal(pre(contents_of(index)), batch)
+
+    def test_images_of_one_of_several_detectors(self, tmp_path: Path) -> None:
+        names = [(name, version) for version in (1, 2) for name in ("SCI", "ERR")]
+        hdus = [
+            fits.ImageHDU(np.full((8, 8), number, np.float32), name=name, ver=version)
+            for number, (name, version) in enumerate(names, 1)
+        ]
+        fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(tmp_path / "a.fits")
+        index = Index.scan(tmp_path).select([0, 0]).with_column("hdu", [1, 3])
+        images = {"image": "SCI", "err": "ERR"}
+        loader = Loader(fits_pipeline, index, batch_size=2, devices=[None], hdus=images)
+        with pytest.raises(ValueError, match=r"1, 3.*hdus.*EXTVER"):
+            loader.preprocessor()
+        contents = contents_of(index)[:1]
+        with loader.preprocessor(hdus={"image": ("SCI", 2), "err": ("ERR", 2)}) as pre:
+            batch = pre(contents)
+        assert [float(batch[name].flatten()[0]) for name in images] == [3, 4]
+        # The first ERR is that of another detector.
+        with (
+            pytest.raises(ReadError, match=r"EXTVER 1.*\('ERR', 2\)"),
+            loader.preprocessor(hdus={"image": ("SCI", 2), "err": "ERR"}) as pre,
+        ):
+            pre(contents)
 
     def test_several_that_the_index_names(self, mosaics: Index) -> None:
         index = self.with_column(mosaics, "hdu", [1, 1, 2, 2, 1])
