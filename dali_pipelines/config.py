@@ -400,7 +400,7 @@ def _check_together(values: Mapping[str, Any]) -> None:
     if values["interpolation"] in ("bicubic", "lanczos") and not resizes:
         raise ValueError(
             f"interpolation {values['interpolation']!r} is a filter of resize and resize_shorter, "
-            "which are not set: set one, or leave out interpolation"
+            "which are not set: set one, or leave out interpolation; aia_pipeline has order instead"
         )
     cache, cache_bytes = values["cache"], values["cache_bytes"]
     if (cache is None) != (cache_bytes is None):

@@ -114,6 +114,10 @@ def _mixed(
     check_positive("alpha", alpha)
     if num_classes is not None:
         check_integer("num_classes", num_classes, 1)
+    if not isinstance(batch, Step | Mapping):
+        raise TypeError(
+            f"mixup and cutmix take a Step or a dict of a Loader, got a {type(batch).__name__}"
+        )
     if not isinstance(batch, Step):
         return _mixed_one(batch, mix, (which, *_checked(key)), num_classes, image, label)
     mixed = []
@@ -149,8 +153,6 @@ def _mixed_one(
     image: str,
     label: str,
 ) -> Batch:
-    if not isinstance(batch, Mapping):
-        raise TypeError(f"a batch is a Step or a dict of a Loader, got {type(batch).__name__}")
     for name in (image, label):
         if name not in batch:
             raise KeyError(

@@ -262,7 +262,8 @@ def test_lists_cannot_be_mixed() -> None:
     for name, remedy in (("image", "crop"), ("label", "numbers")):
         with pytest.raises(TypeError, match=f"'{name}' is a list.*{remedy}"):
             cutmix({**batch(), name: [1, 2]}, NUM_CLASSES, key=(0,))
-    with pytest.raises(TypeError, match=r"Step or a dict.*list"):
-        cutmix([], NUM_CLASSES, key=(0,))  # type: ignore[type-var]
+    for key in ((0,), None):
+        with pytest.raises(TypeError, match=r"Step or a dict.*list"):
+            cutmix([], NUM_CLASSES, key=key)  # type: ignore[type-var]
     with pytest.raises(TypeError, match="Step"):
         mixup(Step([batch()]), NUM_CLASSES)
