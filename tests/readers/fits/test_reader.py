@@ -294,6 +294,16 @@ def test_unsigned_integers_and_signed_bytes(
         np.testing.assert_array_equal(found, physical, err_msg=f"BLANK {blank}")
 
 
+def test_bytes_above_an_offset_of_half_their_range_can_be_blank(tmp_path: Path) -> None:
+    # With wider types such an offset means unsigned integers, of which astropy ignores BLANK.
+    stored = np.array([[0, 127, 128, 255]], np.uint8)
+    for blank in (127, 128, 255):
+        row = saved(tmp_path, stored, BSCALE=1, BZERO=128, BLANK=blank)
+        found = decoded(FitsReader().read(row, None)).reshape(-1)
+        np.testing.assert_array_equal(np.isnan(found), stored[0] == blank, err_msg=f"{blank}")
+        check_equal(row)
+
+
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
 def test_values_beyond_float32(tmp_path: Path, dtype: str) -> None:
     each: list[dict[str, Any]] = [{"BSCALE": 1e300}, {"BZERO": 1e300}, {"BSCALE": 1e-300}]
