@@ -250,6 +250,19 @@ def test_fits_hdus_and_gzip(tmp_path: Path) -> None:
         read(tmp_path / "m.fits", hdu="C")
 
 
+def test_windows_as_high_or_as_wide_as_the_mask(tmp_path: Path) -> None:
+    fits.writeto(tmp_path / "m.fits", LABELS)
+    fits.CompImageHDU(LABELS, compression_type="RICE_1").writeto(tmp_path / "rice.fits")
+    np.save(tmp_path / "m.npy", LABELS)
+    Image.fromarray(LABELS).save(tmp_path / "m.png")
+    height, width = SHAPE
+    for y, x, rows, columns in ((0, 11, height, 30), (7, 0, 20, width), (20, 20, 20, 30)):
+        window = Window.at(y, x, rows, columns, image=SHAPE)
+        expected = LABELS[y : y + rows, x : x + columns]
+        for name in ("m.fits", "rice.fits", "m.npy", "m.png"):
+            np.testing.assert_array_equal(read(tmp_path / name, window), expected, err_msg=name)
+
+
 def test_fits_and_npy_read_only_their_window(tmp_path: Path) -> None:
     large = np.zeros((1000, 1000), np.uint8)
     fits.CompImageHDU(large, tile_shape=(50, 50)).writeto(tmp_path / "m.fits")
