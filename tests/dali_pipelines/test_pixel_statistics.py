@@ -78,6 +78,15 @@ def test_they_are_of_the_geometry_without_chance_and_what_follows(cubes: Index) 
     compare(found, [np.concatenate([one[plane].ravel() for one in centred]) for plane in range(2)])
 
 
+def test_infinity_is_no_value_either(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).normal(50, 3, (2, 30, 40)).astype(np.float32)
+    pixels[0, :2], pixels[1, 3] = np.inf, -np.inf  # more than a percentile leaves out
+    fits.writeto(tmp_path / "a.fits", pixels)
+    found = pixel_statistics(fits_pipeline, Index.scan(tmp_path), planes="all")
+    compare(found, [np.where(np.isinf(plane), np.nan, plane) for plane in pixels])
+    assert all(np.isfinite(one.clip).all() for one in found.stretches())
+
+
 def test_photographs(tmp_path: Path) -> None:
     for row in range(3):
         pixels = np.random.default_rng(row).integers(0, 256, (9, 8, 3), np.uint8)
