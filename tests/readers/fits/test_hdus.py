@@ -121,6 +121,21 @@ def test_as_astropy_finds_them(
         assert found.extent.end == raw["datLoc"] + raw["datSpan"]
 
 
+@pytest.mark.usefixtures("remembering")
+def test_a_name_means_the_same_hdu_whatever_was_read_before(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.fits")
+    made = fits.HDUList([fits.PrimaryHDU()])
+    for number, ver in enumerate((1, 2, 1, 2)):  # the standard wants others, but some files do this
+        made.append(fits.ImageHDU(PIXELS + number, name="SCI", ver=ver))
+    made.writeto(path)
+    assert value(path, 4) == 3  # all headers are known from here on
+    for wanted in ("SCI", ("SCI", 1), ("SCI", 2)):
+        with fits.open(path) as opened, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are two
+            number = opened.index_of(wanted)
+        assert value(path, None, FitsReader(wanted)) == number - 1, wanted
+
+
 def test_by_number_and_by_name(tmp_path: Path) -> None:
     path = mosaic(tmp_path / "a.fits")
     for number in range(5):
