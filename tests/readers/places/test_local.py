@@ -114,3 +114,17 @@ def test_names_are_taken_as_they_are(tmp_path: Path, source: Callable[[object], 
     assert [Index.scan(path).table["path"].to_pylist() for path in paths] == [
         [one] for one in paths
     ]
+
+
+def test_bytes_that_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may return fewer bytes than were asked for, e.g. of a network file system."""
+    path, expected = tmp_path / "a", bytes(range(256))
+    path.write_bytes(expected)
+    pread, preadv = os.pread, os.preadv
+    monkeypatch.setattr(os, "pread", lambda file, size, at: pread(file, min(size, 7), at))
+    monkeypatch.setattr(os, "preadv", lambda file, to, at: preadv(file, [to[0][:7]], at))
+    with LocalPlace(str(path)) as place:
+        assert place.read(5, 200) == expected[5:200]
+        first, second = bytearray(100), bytearray(50)
+        place.read_many([(3, memoryview(first)), (150, memoryview(second))])
+    assert (bytes(first), bytes(second)) == (expected[3:103], expected[150:200])
