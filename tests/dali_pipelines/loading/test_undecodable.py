@@ -58,6 +58,19 @@ def test_what_only_the_graph_refuses_is_left_out(odd: Index) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("shard_id", "rows", "bad"), [(0, [0, 1, 4, 8], [5, 9]), (1, [3, 7, 10, 11], [2, 6])]
+)
+def test_each_process_finds_those_of_its_own_shard(
+    odd: Index, shard_id: int, rows: list[int], bad: list[int]
+) -> None:
+    shard: dict[str, Any] = {"devices": [None], "shard_id": shard_id, "num_shards": 2}
+    options: dict[str, Any] = {"batch_size": 2, "bad_sample": "skip", **OPTIONS, **shard}
+    with Loader(jpeg_pipeline, odd, **options) as loader:
+        assert epoch(loader) == rows
+    assert sorted(loader.stats.rejected) == bad
+
+
 def test_full_batches_hold_none_of_them(odd: Index) -> None:
     options = {"batch_size": 2, "crop": 16, "bad_sample": "skip", "tail": "fill", **OPTIONS}
     with Loader(jpeg_pipeline, odd, **options) as loader:
