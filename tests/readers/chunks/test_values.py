@@ -138,6 +138,22 @@ def test_v3(data: st.DataObject) -> None:
         compare(path, draw)
 
 
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_v3_without_any_chunk(tmp_path: Path, dtype: str, endian: str) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a"),
+        shape=(2, 5, 7),
+        chunks=(1, 3, 4),
+        dtype=np.dtype(dtype).newbyteorder("="),
+        serializer=zarr.codecs.BytesCodec(endian=endian),
+        fill_value=1,
+    )
+    expected = np.asarray(array[1]).astype(np.float32)
+    assert (expected == 1).all()
+    np.testing.assert_array_equal(read(Index.from_zarr(tmp_path / "a"), 1), expected, strict=True)
+
+
 def _leave_some_out(path: Path, draw: Callable[..., Any]) -> None:
     """Remove a chunk, whose values are then the fill value."""
     if draw(st.booleans()):
