@@ -6,12 +6,14 @@ import itertools
 import struct
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import h5py
 import hdf5plugin
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
@@ -165,6 +167,26 @@ def test_chunks_without_bytes_and_without_filters(tmp_path: Path) -> None:
         one.id.write_direct_chunk((8, 16), plain.tobytes(), filter_mask=0b11)
     index = Index.scan_arrays(tmp_path / "a.h5")
     np.testing.assert_array_equal(read(index, 0), array[None], strict=True)
+
+
+@pytest.mark.parametrize("mask", range(4))
+def test_chunks_without_some_of_the_filters(tmp_path: Path, mask: int) -> None:
+    """HDF5 leaves out a filter that makes a chunk no smaller, and keeps the others."""
+    content = frames((8, 8), "<f4").tobytes()
+    if not mask & 1:
+        content = numcodecs.Shuffle(4).encode(content).tobytes()
+    if not mask & 2:
+        content = zlib.compress(content)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        one = file.create_dataset(
+            "a", (8, 8), "<f4", chunks=(8, 8), compression="gzip", shuffle=True
+        )
+        one.id.write_direct_chunk((0, 0), content, filter_mask=mask)
+    with h5py.File(tmp_path / "a.h5") as file:
+        expected = file["a"][...]
+    np.testing.assert_array_equal(expected, frames((8, 8), "<f4"))
+    index = Index.scan_arrays(tmp_path / "a.h5")
+    np.testing.assert_array_equal(read(index, 0), expected[None], strict=True)
 
 
 def test_many_files_are_rows(tmp_path: Path) -> None:
