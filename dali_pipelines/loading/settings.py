@@ -55,6 +55,7 @@ def pipeline_settings(
     names = names_of(factory)
     if names is None or {"window", "crop", "outside"} <= names:
         settings |= window_settings(index, settings)
+        _warn_of_lost_windows(index, settings)
     check_settings(factory, settings, others, taker="Loader", not_taken=_OF_THE_LOADER)
     if "batch_size" not in settings:
         raise TypeError("a Loader needs a batch_size")
@@ -73,16 +74,9 @@ def pipeline_settings(
 def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings by which the windows of an Index are cut, but those that were given.
 
-    There are none if the Index has no windows, or if other parts of the images were asked for. Log
-    a warning if only their size is lost.
+    There are none if the Index has no windows, or if other parts of the images were asked for.
     """
-    others = ("random_area", "resize_shorter")
-    asked = given.get("window") not in (None, "row") or any(given.get(one) for one in others)
-    if asked:
-        return {}
-    if index.window_size is None:
-        if given.get("window") is None and {*CORNERS} <= {*index.table.column_names}:
-            _warn_of_lost_windows(given.get("crop") is None)
+    if index.window_size is None or not _takes_windows(given):
         return {}
     windows = {"window": "row", "crop": index.window_size, "outside": index.outside}
     return {
@@ -90,12 +84,22 @@ def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _warn_of_lost_windows(whole: bool) -> None:
+def _takes_windows(given: Mapping[str, Any]) -> bool:
+    """Return whether the settings leave open, or say, that windows are those of the rows."""
+    others = ("random_area", "resize_shorter")
+    return given.get("window") in (None, "row") and not any(given.get(one) for one in others)
+
+
+def _warn_of_lost_windows(index: Index, settings: Mapping[str, Any]) -> None:
+    """Log a warning if rows seem to be windows, and other parts of the images are delivered."""
+    is_lost = index.window_size is None and {*CORNERS} <= {*index.table.column_names}
+    if not is_lost or settings.get("window") is not None or not _takes_windows(settings):
+        return
     logger.warning(
         "%s delivered, and columns y and x of the Index are not used, because it has no "
         "window_size, which pandas, CSV files and a concat of several sizes do not keep: set "
         "window='row' and crop for windows at y and x, or window='center' if they are not for that",
-        "Whole images are" if whole else "The middle of each image is",
+        "Whole images are" if settings.get("crop") is None else "The middle of each image is",
     )
 
 
