@@ -57,6 +57,13 @@ def test_noise_is_normal(std: float) -> None:
     assert abs(found.std() - 1) < 5e-3
 
 
+@pytest.mark.parametrize("width", [1, 3, 7, 9, 10])
+def test_each_value_has_its_own_noise_at_the_end_of_an_image_too(width: int) -> None:
+    image = np.zeros((5, width, 1), np.float32)
+    found = augmented(Noise(1.0), [image], largest=None)[0]
+    assert len(np.unique(found)) == image.size
+
+
 def test_each_image_has_its_own_std_and_noise() -> None:
     images = np.zeros((500, 40, 40, 1), np.float32)
     found = np.array(augmented(Noise((1, 3)), list(images)))
