@@ -83,6 +83,23 @@ def test_long_runs_of_zero_bits(bytepix: int) -> None:
     assert not decoded(stream[:-1], 1, bytepix, 32)[0]
 
 
+@pytest.mark.parametrize("code", range(1, 25))
+def test_differences_of_any_length_at_any_bit(code: int) -> None:
+    """Some fit into the 57 bits that a word has for sure, and some do not."""
+    low = (1 << code) - 1  # as the bits that would be missed are ones
+    for before in range(8):
+        for zeros in range(20, 50):
+            pair = [(before << code) + low, (zeros << code) + low]
+            unary = ("0" * number + "1" + "1" * code for number in (before, zeros))
+            bits = f"{0:032b}{code + 1:05b}{''.join(unary)}"
+            nbytes = -(-len(bits) // 8)
+            stream = int(bits.ljust(8 * nbytes, "0"), 2).to_bytes(nbytes, "big")
+            good, found = decoded(stream, 2, 4, 32)
+            expected = np.cumsum([-(folded + 1) // 2 for folded in pair]).astype(np.int32)
+            assert good
+            np.testing.assert_array_equal(found, expected, err_msg=f"{before}, {zeros} zeros")
+
+
 @given(st.lists(tiles(), min_size=1, max_size=LANES), st.integers(0, LANES - 1), st.data())
 def test_tiles_together_are_as_each_alone(
     some: list[np.ndarray], which: int, data: st.DataObject
