@@ -114,9 +114,11 @@ def _mixed(
     check_positive("alpha", alpha)
     if num_classes is not None:
         check_integer("num_classes", num_classes, 1)
+    if key is not None:
+        _checked(key)
     if not isinstance(batch, Step | Mapping):
         raise TypeError(
-            f"mixup and cutmix take a Step or a dict of a Loader, got a {type(batch).__name__}"
+            f"mixup and cutmix take a Step or a dict of a Loader, got {type(batch).__name__}"
         )
     if not isinstance(batch, Step):
         return _mixed_one(batch, mix, (which, *_checked(key)), num_classes, image, label)
