@@ -14,7 +14,7 @@ import numpy as np
 from readers.chunks.array import Stored
 from readers.chunks.fetch import Range, Steps, read_bytes
 
-_HEADER = struct.Struct("<BBBBiii")
+HEADER = struct.Struct("<BBBBiii")
 _VERSION = 2
 _MEMCPYED = 0x02
 """Flag of chunks that hold their content as it is."""
@@ -41,9 +41,9 @@ class _Header(NamedTuple):
     @classmethod
     def of(cls, head: Any, nbytes: int, stored: int | None) -> _Header:
         """Read it; ValueError unless it is of a chunk of this content, of at most these bytes."""
-        if len(head) < _HEADER.size:
+        if len(head) < HEADER.size:
             raise ValueError(f"a chunk of Blosc has {len(head)} bytes, fewer than its header")
-        found = cls(*_HEADER.unpack_from(head))
+        found = cls(*HEADER.unpack_from(head))
         is_short = stored is not None and found.cbytes > stored
         if found.version != _VERSION or found.nbytes != nbytes or is_short:
             raise ValueError(
@@ -51,7 +51,7 @@ class _Header(NamedTuple):
                 f"{found.cbytes}, expected version {_VERSION} and {nbytes} bytes"
                 f"{'' if stored is None else f' in {stored}'}"
             )
-        if found.cbytes < _HEADER.size or not 0 < found.blocksize <= nbytes:
+        if found.cbytes < HEADER.size or not 0 < found.blocksize <= nbytes:
             raise ValueError(f"a chunk of Blosc is damaged: its header says {found}")
         return found
 
@@ -97,18 +97,16 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     header = _Header.of(head, nbytes, stored.nbytes)
     least = stored.start + header.cbytes
     if header.flags & _MEMCPYED:
-        return (
-            yield from read_bytes(stored, _HEADER.size + start, _HEADER.size + stop, least=least)
-        )
+        return (yield from read_bytes(stored, HEADER.size + start, HEADER.size + stop, least=least))
     num_blocks = -(-nbytes // header.blocksize)
-    table_end = _HEADER.size + 4 * num_blocks
+    table_end = HEADER.size + 4 * num_blocks
     if table_end > header.cbytes:
         raise ValueError(f"a chunk of Blosc of {header.cbytes} bytes ends in its header")
     if table_end > len(head):
         head = yield from read_bytes(stored, 0, table_end)
         if head is None:
             return None
-    starts = np.frombuffer(head, "<i4", num_blocks, _HEADER.size)
+    starts = np.frombuffer(head, "<i4", num_blocks, HEADER.size)
     # Blocks are written by threads, so they lie in any order; one ends where another begins.
     edges = np.append(np.sort(starts), header.cbytes)
     if edges[0] < table_end or edges[-2] >= header.cbytes:
@@ -127,14 +125,14 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     if [len(block) for block in blocks] != lengths.tolist():
         raise ValueError(f"a chunk of Blosc ends early, expected {header.cbytes} bytes")
     content_nbytes = min(end * header.blocksize, nbytes) - begin * header.blocksize
-    cut_starts = _HEADER.size + 4 * len(blocks) + np.cumsum(lengths) - lengths
-    cut_nbytes = _HEADER.size + 4 * len(blocks) + int(lengths.sum())
+    cut_starts = HEADER.size + 4 * len(blocks) + np.cumsum(lengths) - lengths
+    cut_nbytes = HEADER.size + 4 * len(blocks) + int(lengths.sum())
     cut_header = header._replace(
         nbytes=content_nbytes,
         blocksize=min(header.blocksize, content_nbytes),
         cbytes=cut_nbytes,
     )
-    begin_of_cut = _HEADER.pack(*cut_header) + cut_starts.astype("<i4").tobytes()
+    begin_of_cut = HEADER.pack(*cut_header) + cut_starts.astype("<i4").tobytes()
     cut = np.concatenate([np.frombuffer(begin_of_cut, np.uint8), *blocks])
     content = decompressed(cut, content_nbytes)
     skipped = start - begin * header.blocksize

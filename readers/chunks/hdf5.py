@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
 """Suffixes that a folder is searched for, in lower case."""
 _NETCDF3 = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
-_NO_DIMENSION = "This is a netCDF dimension but not a netCDF variable"
-"""Begin of the attribute NAME of an axis of netCDF4 that has no coordinates."""
 _BITSHUFFLE_COMPRESSION = {0: "", 2: "lz4", 3: "zstd"}
 _NOT_READ = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
 """Names of filters that are not read; for others the file has one."""
@@ -211,9 +209,10 @@ class Hdf5Variable:
         settings = self.dataset.id.get_create_plist()
         layout = settings.get_layout()
         if layout == h5py.h5d.VIRTUAL:
+            parts = sorted({one.file_name for one in self.dataset.virtual_sources()})
             raise ValueError(
                 f"{self.shown} is a virtual data set, which is not read: give the files that hold "
-                f"its parts: {', '.join(sorted({one.file_name for one in self._sources()})[:5])}"
+                f"its parts: {', '.join(parts[:5])}"
             )
         if settings.get_external_count():
             raise ValueError(f"{self.shown} is stored in other files, and is not read")
@@ -240,9 +239,6 @@ class Hdf5Variable:
             packing=packing_of(dtype, self.attributes) if dtype.kind in "iuf" else None,
             file_bytes=self.file_bytes,
         )
-
-    def _sources(self) -> Any:
-        return self.dataset.virtual_sources()
 
     def _table(self, chunks: tuple[int, ...], is_chunked: bool) -> ChunkTable:
         """Return where the chunks are."""

@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from readers.chunks.blosc import decompressed
+from readers.chunks.blosc import HEADER, decompressed
 
 _HEAD = struct.Struct(">qi")
 """Bytes of the content, and of a block of it."""
 _LENGTH = struct.Struct(">i")
-_BLOSC_HEAD = struct.Struct("<BBBBiii")
 _BLOSC_BITSHUFFLE, _BLOSC_WHOLE_BLOCKS = 0x04, 0x10
 _BLOSC_CODECS = {"": 0, "lz4": 1 << 5, "zstd": 4 << 5}
 _MOST_ELEMENT_BYTES = 255
@@ -154,10 +153,10 @@ def _as_blosc(
 ) -> bytes:
     """Return shuffled blocks as a chunk of Blosc."""
     lengths = np.array([len(part) for part in parts], np.int64)
-    table_end = _BLOSC_HEAD.size + 4 * len(parts)
+    table_end = HEADER.size + 4 * len(parts)
     starts = table_end + np.cumsum(lengths + 4) - (lengths + 4)
     flags = _BLOSC_BITSHUFFLE | _BLOSC_WHOLE_BLOCKS | _BLOSC_CODECS[compression]
-    head = _BLOSC_HEAD.pack(
+    head = HEADER.pack(
         *(2, 1, flags, elementsize, nbytes, block_nbytes, table_end + int((lengths + 4).sum()))
     )
     joined = [head, starts.astype("<i4").tobytes()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 import subprocess
 import sys
 import zlib
@@ -418,4 +417,3 @@ def test_a_note_holds_the_chunks_of_its_row(tmp_path: Path) -> None:
     one = Index.scan_arrays(tmp_path, dim="time")
     assert len(one) == 64
     assert max(map(len, notes)) < 1000  # 64 chunks of a row; all 4,096 would take some 8,000 bytes
-    assert struct.calcsize("<BI") < min(map(len, notes))
