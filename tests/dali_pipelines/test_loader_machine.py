@@ -283,6 +283,7 @@ class LoaderMachine(RuleBasedStateMachine):
     reads_here = True
     only_kind: str | None = None
     """Kind of files, in place of those that are drawn."""
+    most_processes = 2
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -350,14 +351,17 @@ class LoaderMachine(RuleBasedStateMachine):
         """Return the path of a row in the Index."""
         return self.folder / f"{row:02}.{self.kind}"
 
+    def num_processes(self, config: dict[str, Any]) -> int:
+        return min(config["processes"], self.most_processes)
+
     def impossible(self, config: dict[str, Any]) -> bool:
-        stride = config["processes"] * config["shards"] * config["batch_size"]
+        stride = self.num_processes(config) * config["shards"] * config["batch_size"]
         drops = config["tail"] == "drop" and not config["epoch_steps"]
         return bool(drops and stride > self.num_rows)
 
     def make(self, config: dict[str, Any]) -> None:
         """Make the Loaders of a job."""
-        count, shards = config["processes"], config["shards"]
+        count, shards = self.num_processes(config), config["shards"]
         options = {name: config[name] for name in config if name not in ("processes", "shards")}
         if self.weights:
             options["shuffle"] = True
@@ -746,9 +750,10 @@ class MachineWithReaders(LoaderMachine):
     """With reader processes, which are killed now and then."""
 
     reads_here = False
+    most_processes = 1
 
     def make(self, config: dict[str, Any]) -> None:
-        super().make({**config, "processes": 1})
+        super().make(config)
         self.kills = 0
 
     @precondition(lambda self: any(process.loader.pipelines for process in self.processes))
