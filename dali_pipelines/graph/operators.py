@@ -51,7 +51,14 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
 
 
 def resize(
-    dtype: str, image: Any, carrier: Any, flip: Any, finish: Any, kind: Any, part: Any = None
+    dtype: str,
+    out_dtype: str,
+    image: Any,
+    carrier: Any,
+    flip: Any,
+    finish: Any,
+    kind: Any,
+    part: Any = None,
 ) -> Any:
     """Add `dali_pipelines.kernels.resample.resize.resize` to the graph.
 
@@ -59,6 +66,8 @@ def resize(
     ----------
     dtype : {"uint8", "float32"}
         Element type of the image.
+    out_dtype : {"uint8", "float32"}
+        Element type of the result. ``uint8`` is rounded, and limited to 0 to 255.
     image : DataNode
         Layout HWC, on the CPU.
     carrier : DataNode
@@ -77,15 +86,15 @@ def resize(
     Returns
     -------
     DataNode
-        float32, layout CHW.
+        Layout CHW.
     """
     from dali_pipelines.kernels import entries
 
     in_types = [to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT, types.INT32]
     parts = [] if part is None else [part]
     operator = compiled_operator(
-        entries.resize_entry(dtype),
-        out_types=[types.FLOAT],
+        entries.resize_entry(dtype, out_dtype),
+        out_types=[to_dali_type(out_dtype)],
         in_types=in_types + [types.FLOAT] * len(parts),
         outs_ndim=[3],
         ins_ndim=[3, 2, 1, 2, 1] + [1] * len(parts),

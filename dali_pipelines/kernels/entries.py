@@ -21,7 +21,7 @@ from dali_pipelines.kernels.bits import load_int64, store_int64
 from dali_pipelines.kernels.fits.image import decode_image
 from dali_pipelines.kernels.jit import JIT, cfunc, njit
 from dali_pipelines.kernels.resample.nearest import nearest
-from dali_pipelines.kernels.resample.resize import resize
+from dali_pipelines.kernels.resample.resize import resize, round_pixels
 from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
 from dali_pipelines.kernels.stretch import stretch_line
 from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
@@ -53,9 +53,9 @@ def _compiled_once(make: Callable[..., Entry]) -> Any:
 
 
 @_compiled_once
-def resize_entry(dtype: str) -> Entry:
-    """Return `resize` for this element type of the image: uint8 or float32."""
-    return Entry(_resize(np.dtype(dtype).type), _resize_setup())
+def resize_entry(dtype: str, out_dtype: str) -> Entry:
+    """Return `resize` for these element types of the image and the output: uint8 or float32."""
+    return Entry(_resize(np.dtype(dtype).type, out_dtype == "uint8"), _resize_setup())
 
 
 @_compiled_once
@@ -115,7 +115,7 @@ def decode_entry(dtype: str) -> Entry:
     return Entry(run, _decode_setup())
 
 
-def _resize(dtype: Any) -> Any:
+def _resize(dtype: Any, is_rounded: bool) -> Any:
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         channels = _extent(in_shapes, 0, 2)
@@ -124,13 +124,19 @@ def _resize(dtype: Any) -> Any:
         image = array_at(_entry(ins, 0), in_shape, dtype)
         flip = array_at(_entry(ins, 2), 2, np.int32)
         finish = array_at(_entry(ins, 3), (channels, 2), np.float32)
-        out = array_at(_entry(outs, 0), (channels, rows, columns), np.float32)
+        out_shape = (channels, rows, columns)
         kind = array_at(_entry(ins, 4), 1, np.int32)
         part = (0.0, 0.0, float(in_shape[0]), float(in_shape[1]))
         if num_ins > 5:
             y, x, bottom, right = array_at(_entry(ins, 5), 4, np.float32)
             part = (float(y), float(x), float(bottom), float(right))
-        resize(out, image, part, flip, finish, kind[0])
+        if is_rounded:
+            resized = np.empty(out_shape, np.float32)
+            resize(resized, image, part, flip, finish, kind[0])
+            round_pixels(array_at(_entry(outs, 0), out_shape, np.uint8), resized)
+        else:
+            out = array_at(_entry(outs, 0), out_shape, np.float32)
+            resize(out, image, part, flip, finish, kind[0])
 
     return run
 

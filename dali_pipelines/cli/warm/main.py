@@ -28,13 +28,15 @@ _ENTRIES = "dali_pipelines.kernels.entries:"
 KERNELS = {
     "fits": (
         *(f"{_ENTRIES}decode_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
-        f"{_ENTRIES}resize_entry float32",
+        *(f"{_ENTRIES}resize_entry float32 {dtype}" for dtype in ("float32", "uint8")),
         f"{_ENTRIES}stretch_entry",
         *(f"{_ENTRIES}nearest_entry {dtype}" for dtype in ("float32", "uint8", "int16", "int32")),
         "readers.fits.tiles.hcompress:compile_all",
     ),
     "jpeg": (
-        *(f"{_ENTRIES}resize_entry {dtype}" for dtype in ("uint8", "float32")),
+        f"{_ENTRIES}resize_entry uint8 float32",
+        f"{_ENTRIES}resize_entry uint8 uint8",
+        f"{_ENTRIES}resize_entry float32 float32",
         *(f"{_ENTRIES}nearest_entry {dtype}" for dtype in ("uint8", "uint16", "float32")),
         "readers.jpeg.mcu.cut:compile_once",
     ),
