@@ -184,8 +184,11 @@ def with_torchcodec(source: str | bytes, case: Case, draws: Draws | None) -> NDA
 
 def _by_torchvision(image: torch.Tensor, case: Case, draws: Draws | None) -> NDArray[Any]:
     """Cut and resize an image of shape (channels, height, width)."""
+    import torch
     from torchvision.transforms.v2 import functional
 
+    # As DataLoader's workers have it: threads of several workers would wait for each other, busily.
+    torch.set_num_threads(1)
     if case.resize_shorter is not None:
         image = functional.resize(image, [case.resize_shorter], antialias=True)
     if case.crop is not None:
