@@ -294,7 +294,7 @@ class Preprocessor:
 
         ValueError if the settings cannot be saved.
         """
-        return saved.document_of(self)["digest"]
+        return saved.document_of(self.factory, self.frames, self.settings)["digest"]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the settings to a TOML file, and copy calibration tables into its folder.
@@ -312,7 +312,7 @@ class Preprocessor:
             If a setting is a function without a name in a module, such as a lambda, or an absolute
             path.
         """
-        saved.save(self, path)
+        saved.save(path, self.factory, self.frames, self.settings)
 
     @classmethod
     def load(

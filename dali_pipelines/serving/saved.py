@@ -7,17 +7,16 @@ import json
 import os
 import secrets
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 
 from dali_pipelines.runtime.version import own_version
 from dali_pipelines.serving.document import decoded, encoded, import_name, imported, tables_in
+from readers.index.grouping.frames import Frames
 from readers.values import is_integer
-
-if TYPE_CHECKING:
-    from dali_pipelines.serving.preprocessor import Preprocessor
 
 VERSION = 1
 """Version of the images: raised by each release that makes others from the same settings."""
@@ -28,30 +27,35 @@ _HEAD = """\
 """
 
 
-def document_of(preprocessor: Preprocessor) -> dict[str, Any]:
+def document_of(
+    factory: Callable[..., Any], frames: Frames, settings: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the file's content as plain values. ValueError if a setting cannot be saved."""
     document = {
         "version": VERSION,
-        "factory": import_name("the factory", preprocessor.factory),
-        "parts": list(preprocessor.frames.channels),
-        "offsets": list(preprocessor.frames.offsets),
-        "settings": {
-            name: encoded(name, value) for name, value in sorted(preprocessor.settings.items())
-        },
+        "factory": import_name("the factory", factory),
+        "parts": list(frames.channels),
+        "offsets": list(frames.offsets),
+        "settings": {name: encoded(name, value) for name, value in sorted(settings.items())},
     }
     return {**document, "digest": _digest(document)}
 
 
-def save(preprocessor: Preprocessor, path: str | os.PathLike[str]) -> None:
+def save(
+    path: str | os.PathLike[str],
+    factory: Callable[..., Any],
+    frames: Frames,
+    settings: Mapping[str, Any],
+) -> None:
     """Write the file and the tables; see `Preprocessor.save`."""
     path = Path(path)
     if path.suffix != ".toml":
         raise ValueError(f"{path}: expected a name that ends in .toml")
     release = own_version()
-    document = {**document_of(preprocessor), "release": release}
-    settings = document.pop("settings")  # its tables must come last
+    document = {**document_of(factory, frames, settings), "release": release}
+    values = document.pop("settings")  # its tables must come last
     contents: dict[str, bytes] = {}
-    for table in tables_in(preprocessor.settings):
+    for table in tables_in(settings):
         content = _content(table)
         if contents.setdefault(table.name, content) != content:
             raise ValueError(f"two calibration tables are named {table.name}: rename one of them")
@@ -63,7 +67,7 @@ def save(preprocessor: Preprocessor, path: str | os.PathLike[str]) -> None:
                 "to another folder"
             )
         _write(target, content)
-    text = tomli_w.dumps({**document, "settings": settings})
+    text = tomli_w.dumps({**document, "settings": values})
     _write(path, (_HEAD.format(release=release) + text).encode())
 
 
