@@ -26,7 +26,6 @@ from dali_pipelines.graph.decode import (
 from dali_pipelines.graph.images import check_extnames, decode_images, decode_parts, hdus_reader
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
-from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.keywords import check_names, documents, names_of
 from dali_pipelines.settings import AiaSettings, AudioSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch, Stretches
@@ -304,7 +303,6 @@ def jpeg_pipeline(
         If settings contradict each other, or dtype is an integer type that images never have.
     """
     check_index(index)
-    warn_of_old_rows(index)
     settings = PipelineConfig(**config)
     stored, needed_by = settings.dtype if settings.dtype in ("uint8", "uint16") else None, None
     if names := need_8_bits(config.get("augment", ())):  # also in mode eval

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from dali_pipelines.parallel.task_map import thread_map
 from readers.index.schema import with_column
 from readers.index.skipped import notes_or_null
 from readers.jpeg.header import NoRowsError
-from readers.jpeg.mcu.rows import is_current
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
@@ -21,12 +19,8 @@ if TYPE_CHECKING:
     from readers.contract import Row
     from readers.index.table import Index
 
-logger = logging.getLogger(__name__)
-
 COLUMN = "mcu_rows"
 """Column of the Index that `readers.jpeg.reader.JpegReader` uses."""
-_LOOKED_AT = 1000
-"""Rows of the Index in which a value is searched for."""
 
 
 def with_mcu_rows(
@@ -73,22 +67,6 @@ def with_mcu_rows(
     with closing(thread_map(_packed_rows, rows, num_threads, executor)) as found:
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
     return type(index)(with_column(index.table, COLUMN, notes))
-
-
-def warn_of_old_rows(index: Index) -> None:
-    """Warn if the MCU rows in an Index have an older form, so that files are read whole.
-
-    Only the first value is checked.
-    """
-    if COLUMN not in index.table.column_names:
-        return
-    packed = next(iter(index.table[COLUMN].slice(0, _LOOKED_AT).drop_null()), None)
-    if packed is not None and not is_current(packed.as_py()):
-        logger.warning(
-            "the rows of MCUs in the Index were made by an older version of this toolkit, without "
-            "checksums, so JPEG files are read whole: make them again with with_mcu_rows, or "
-            "dali-pipelines index --mcu_rows"
-        )
 
 
 def _packed_rows(row: Row) -> bytes | OSError | None:

@@ -226,14 +226,14 @@ class Position:
             raise ValueError(
                 f"a state is the dict that state_dict() returned, got {type(state).__name__}"
             )
-        missing = {"seed", "shuffle", "epoch", "position", "digest"} - set(state)
+        missing = {"version", "seed", "shuffle", "epoch", "position", "digest"} - set(state)
         if missing:
             raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
         _check_integer(state, "seed", 2**64 - 1)
         _check_integer(state, "epoch", 2**63 - 1)  # leaves room for further epochs
         if shuffle_of("shuffle of the state", state["shuffle"]) == "blocks":
             _check_integer({"block_rows": None, **state}, "block_rows", 2**63 - 1, 1)
-        if not index.has_digest(state["digest"]):
+        if state["digest"] != index.digest:
             raise ValueError(
                 "the state was saved with another Index (digest "
                 f"{str(state['digest'])[:12]}, this one has {index.digest[:12]}): load the Index "
@@ -242,7 +242,7 @@ class Position:
         _check_integer(state, "position", len(index))
         if "steps" in state:
             _check_integer(state, "steps", 2**63 - 1)
-            _check_start(state.get("start", [0, 0, 0]), len(index))
+            _check_start(state.get("start"), len(index))
         _check_version(state)
         _check_weights(state, weights)
         if weights is not None and state["shuffle"] is not True:
@@ -268,10 +268,10 @@ class Position:
             self.start = self._loaded_start(state, self.steps - self.steps % self.epoch_steps)
 
     def _loaded_start(self, state: Mapping[str, Any], first: int) -> tuple[int, int, int]:
-        """Return where the epoch of a state begins, after `first` steps; (0, 0, 0) if unknown."""
+        """Return where the epoch of a state begins, after `first` steps."""
         if "steps" not in state:  # its pass becomes the epoch
             return first, self.epoch, 0
-        steps, epoch, position = map(int, state.get("start", (0, 0, 0)))
+        steps, epoch, position = map(int, state["start"])
         if steps != first == self.steps:
             return first, self.epoch, self.position
         return steps, epoch, position
@@ -326,7 +326,7 @@ def _check_start(start: Any, num_rows: int) -> None:
 
 
 def _check_version(state: Mapping[str, Any]) -> None:
-    version = state.get("version", 1)  # the first release saved none
+    version = state["version"]
     if version == VERSION:
         return
     if not is_integer(version, VERSION):

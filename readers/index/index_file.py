@@ -39,8 +39,7 @@ _BATCH_BYTES = 512 << 20
 which takes some ms from a disk."""
 _NOTE = b"dali-pipelines Index"
 _VERSION = 3
-"""Version 2 has another digest, of whole paths. Version 1 had no planes: a column of that name may
-hold anything."""
+"""Version of Arrow files. Files of other versions are read like those of other programs."""
 
 
 def read_index_file(path: str | os.PathLike[str]) -> pa.Table | ArrowFile:
@@ -107,8 +106,8 @@ class ArrowFile:
 
     table: pa.Table
     """Memory-mapped: only what is used is read."""
-    digest: str | None
-    """See `readers.index.schema.digest`; None if an older version made the file."""
+    digest: str
+    """See `readers.index.schema.digest`; empty for columns that are not an Index."""
     batch_rows: int
     file: SharedFile
     address: int
@@ -135,17 +134,14 @@ class ArrowFile:
         _, metadata = reader.get_batch_with_custom_metadata(0)
         note = json.loads((metadata or {}).get(_NOTE, "{}"))
         table = reader.read_all()
-        version = note.get("version")
-        planes = any(name.startswith("plane") for name in table.column_names)
-        if version not in (_VERSION, 2) and (version != 1 or planes):
+        if note.get("version") != _VERSION:
             return None
         table.validate()
         expected = note["num_rows"], note["columns"]
         found = table.num_rows, _columns(table.schema)
         if found != expected:
             raise ValueError(f"expected rows and columns {expected}, found {found}")
-        digest = note["digest"] if version == _VERSION else None
-        return cls(table, digest, note["batch_rows"], shared, address)
+        return cls(table, note["digest"], note["batch_rows"], shared, address)
 
     def column(self, name: str, dtype: str | None = None) -> Column:
         """Locate a column of numbers, large_string, large_binary or large_list for readers.
@@ -417,7 +413,7 @@ def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
         raise OSError(error.errno, error.strerror, where) from error
     shared = SharedFile(file)
     reader, address = _mapped(shared)
-    stored = ArrowFile(reader.read_all(), None, batch_rows, shared, address)
+    stored = ArrowFile(reader.read_all(), "", batch_rows, shared, address)
     return {name: stored.column(name, dtypes.get(name)) for name in columns}
 
 

@@ -123,13 +123,13 @@ def version_columns(path: str) -> tuple[str, str]:
     return path.replace("path", ETAG, 1), path.replace("path", FILE_BYTES, 1)
 
 
-def digest(table: pa.Table, *, whole_paths: bool = False) -> str:
+def digest(table: pa.Table) -> str:
     """Return the SHA-256 of all paths, HDUs, planes, spans and corners of windows, in order.
 
-    Paths are relative to their common folder, unless `whole_paths`.
+    Paths are relative to their common folder.
     """
     sha256 = hashlib.sha256()
-    skip = 0 if whole_paths else len(_common_folder(table).encode())
+    skip = len(_common_folder(table).encode())
     for name, is_text in file_columns(table, sorted(part_names(table))):
         sha256.update(name.encode())
         if is_text:

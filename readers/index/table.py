@@ -1504,12 +1504,7 @@ class Index:
         or copied, also from a bucket, has the same. And of columns ``y`` and ``x``, the corners of
         windows, if both are integers or both floats.
         """
-        noted = None if self._file is None else self._file.digest
-        return noted or schema.digest(self.table)
-
-    def has_digest(self, digest: object) -> bool:
-        """Return whether this is the digest, or that of older releases, which had whole paths."""
-        return digest == self.digest or digest == schema.digest(self.table, whole_paths=True)
+        return schema.digest(self.table) if self._file is None else self._file.digest
 
     def columns(
         self,

@@ -13,7 +13,7 @@ from readers.jpeg.header import NoRowsError
 
 _PACKED = struct.Struct("<BBIQI")
 _VERSION = 2
-"""Version of the packed form; version 1 had no checksums of the rows."""
+"""Version of the packed form."""
 
 
 class DamagedRowsError(NoRowsError):
@@ -54,7 +54,7 @@ class McuRows:
     @classmethod
     def unpack(cls, packed: bytes) -> McuRows:
         """Parse the result of `pack`; NoRowsError if it has another version."""
-        if not is_current(packed):
+        if packed[:1] != bytes((_VERSION,)):
             raise NoRowsError(f"version {packed[:1]!r}")
         _, components, header_nbytes, file_nbytes, header_crc = _PACKED.unpack_from(packed)
         rows = (len(packed) - _PACKED.size - 8) // (12 + 2 * components)
@@ -81,8 +81,3 @@ class McuRows:
         for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
             if isal_zlib.crc32(view[begin:end]) != crcs[row]:
                 raise ChangedError(f"row {first + row} of MCUs has changed since it was recorded")
-
-
-def is_current(packed: bytes) -> bool:
-    """Return whether packed `McuRows` have the current version."""
-    return packed[:1] == bytes((_VERSION,))

@@ -289,21 +289,18 @@ def test_who_changes_the_table_makes_it_theirs(file: Path) -> None:
     assert turned.digest == index.select(range(6, -1, -1)).digest != index.digest
 
 
-@pytest.mark.parametrize("version", [1, 2, 9])
-def test_another_version_has_the_digest_of_today(tmp_path: Path, version: int) -> None:
+def test_another_version_has_the_digest_of_today(tmp_path: Path) -> None:
     table = pa.table({"path": pa.array(["/archive/a", "/archive/b"], pa.large_string())})
-    write(table, tmp_path / "index.arrow", note_of(table, version))
+    write(table, tmp_path / "index.arrow", note_of(table, 9))
     index = Index.load(tmp_path / "index.arrow")
     assert index.digest == Index(table).digest
     assert [row.path for row in rows(index)] == ["/archive/a", "/archive/b"]
 
 
-@pytest.mark.parametrize("version", [1, 9])
-def test_planes_of_another_version_are_converted(tmp_path: Path, version: int) -> None:
-    """In version 1 that column was the user's, and nulls hid any value."""
+def test_planes_of_another_version_are_converted(tmp_path: Path) -> None:
     paths = pa.array(["/a", "/b", "/c"], pa.large_string())
     table = pa.table({"path": paths, "plane": [3, None, 5]})
-    write(table, tmp_path / "index.arrow", note_of(table, version))
+    write(table, tmp_path / "index.arrow", note_of(table, 9))
     index = Index.load(tmp_path / "index.arrow")
     assert [row.plane for row in rows(index)] == [3, None, 5]
 

@@ -17,8 +17,8 @@ from image_files import exif, pillow
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dali_pipelines import Index, jpeg_pipeline
-from dali_pipelines.jpeg_index import warn_of_old_rows, with_mcu_rows
+from dali_pipelines import Index
+from dali_pipelines.jpeg_index import with_mcu_rows
 from readers import JpegReader, ReadError, Row, Window
 from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
 from readers.jpeg.mcu.codes import with_all_categories
@@ -495,7 +495,7 @@ def test_rows_survive_packing() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_an_index_keeps_them(tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_keeps_them(tmp_path: Path, suffix: str) -> None:
     contents = {
         "a.jpg": pillow(photo(64, 48)),
         "b.jpg": pillow(photo(64, 48), progressive=True),
@@ -507,9 +507,6 @@ def test_an_index_keeps_them(tmp_path: Path, suffix: str, caplog: pytest.LogCapt
     index = with_mcu_rows(Index.scan(tmp_path))
     assert [rows is None for rows in index.table["mcu_rows"].to_pylist()] == [False, True, True, 0]
     assert with_mcu_rows(index).table.equals(index.table)
-    caplog.clear()
-    warn_of_old_rows(index)
-    assert not caplog.records
     file = tmp_path / f"index{suffix}"
     index.save(file)
     columns = Index.load(file).columns(notes=("mcu_rows", "others"))
@@ -520,17 +517,6 @@ def test_an_index_keeps_them(tmp_path: Path, suffix: str, caplog: pytest.LogCapt
             assert McuRows.unpack(noted["mcu_rows"]).file_nbytes == len(content)
         else:
             assert noted["mcu_rows"] == b""
-
-
-def test_notes_without_checksums_are_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(pillow(photo(96, 64)))
-    notes = pa.array([None, b"\1" + bytes(60)], pa.large_binary())
-    index = Index(pa.table({"path": [str(path)] * 2, "mcu_rows": notes}))
-    jpeg_pipeline(index, batch_size=1, device_id=None)
-    assert "with_mcu_rows" in caplog.text
 
 
 def test_a_column_of_that_name_must_hold_bytes(tmp_path: Path) -> None:
