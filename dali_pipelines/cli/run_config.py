@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from dali_pipelines.cli.errors import count
-from dali_pipelines.cli.flag_types import location, number_of_bytes, number_or, number_or_share
+from dali_pipelines.cli.flag_types import location, number_of_bytes, number_or_share
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.paths import index_at
 from dali_pipelines.cli.pipeline_flags import (
@@ -69,12 +69,10 @@ class RunConfig(DeviceFlags, ImagesFlags):
         nargs="+",
         metavar="DATA",
     )
-    num_read_processes: int | Literal["auto"] = option(
+    num_read_processes: int = option(
         4,
         "reader processes, shared out over the shards; under torchrun, srun or mpirun, of each "
-        "rank; auto: as many as a short measurement finds useful",
-        type=number_or("auto"),
-        metavar="NUMBER",
+        "rank",
     )
     batch_size: int = option(16, "samples per shard and step")
     num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
@@ -170,10 +168,6 @@ class RunConfig(DeviceFlags, ImagesFlags):
             given["features"] = features_of(given["features"])
         return given
 
-    def least_readers(self, shards: int) -> int:
-        """Return the number of reader processes, with auto one for each shard."""
-        return shards if self.num_read_processes == "auto" else self.num_read_processes
-
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""
         settings = super().pipeline_settings()
@@ -204,7 +198,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     return Loader(
         factory_of(config.pipeline),
         index,
-        num_read_processes=config.least_readers(len(devices)),
+        num_read_processes=config.num_read_processes,
         devices=devices,
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         max_bad=config.max_bad,

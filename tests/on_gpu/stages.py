@@ -87,7 +87,7 @@ def stages(names: Iterable[str], num_gpus: int, folder: Path, *, quick: bool = T
 
 def _doctor(num_gpus: int) -> tuple[str, ...]:
     """Look at the settings of a run over all GPUs, of windows of photographs."""
-    flags = ["--device=gpu", f"--num_gpus={num_gpus}", "--num_read_processes=auto"]
+    flags = ["--device=gpu", f"--num_gpus={num_gpus}", f"--num_read_processes={num_gpus}"]
     flags += ["--pipeline=jpeg", "--crop", "224", "224"]
     program = "import sys; from dali_pipelines.cli.doctor.main import main; sys.exit(main())"
     return (sys.executable, "-c", program, *flags)

@@ -251,7 +251,7 @@ def read_ahead(job: Job) -> Finding | None:
         f"read ahead: a sample takes {_ms(read_s)} and {nbytes / 1e6:.2g} MB, {_ms(cpu_s)} of it "
         f"computing; --read_threads={threads} keeps a reader busy"
     )
-    readers = job.config.least_readers(job.config.num_gpus)
+    readers = job.config.num_read_processes
     rate = readers / max(cpu_s, 1e-4)
     return ok(f"{words}, {count(readers, 'reader')} then ask for {rate * nbytes / 1e6:.0f} MB/s")
 

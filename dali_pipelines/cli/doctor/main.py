@@ -13,9 +13,8 @@ verify for other images, which only the graph decodes.
 For URLs it prints where credentials are found, how long an answer takes, whether ranges, ETags and
 If-Match work, the bytes per second, and how many samples each reader must read at once to be busy.
 
-No reader is started, and CUDA is not initialised in this process. --num_read_processes=auto counts
-as one for each shard, as run then chooses no more than fit. Without --data it looks
-at the sample set, made on first use as by run. The exit status is 0 if nothing is BAD, else 1; 2
+No reader is started, and CUDA is not initialised in this process. Without --data it looks at the
+sample set, which is made on first use, as by run. The exit status is 0 if nothing is BAD, else 1; 2
 for wrong usage.
 """
 

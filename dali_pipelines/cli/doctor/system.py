@@ -191,7 +191,7 @@ def cores(job: Job) -> Finding:
     from dali_pipelines.runtime.devices import share_out
 
     shards, threads = job.config.num_gpus, job.config.pipeline_config.num_threads
-    readers = sum(share_out(job.config.least_readers(shards), shards))
+    readers = sum(share_out(job.config.num_read_processes, shards))
     wanted = readers + shards * threads
     grant, given = CoreGrant.of(), usable_cores()
     granted = ", ".join(f"the {name} grants {cores:g}" for name, cores in grant.limits.items())

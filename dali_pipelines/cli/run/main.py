@@ -38,7 +38,6 @@ from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
-    from dali_pipelines.cli.run.auto_readers import Choice
     from dali_pipelines.cli.run.output import Run
 
 
@@ -62,14 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_unread(index.table, *outputs.values())
         if ranks.world_size > 1:
             ranks.join(None, index)
-        choice, cores = None, ranks.cores() / config.num_gpus
+        cores = ranks.cores() / config.num_gpus
         if config.num_threads is None:
             config = replace(config, num_threads=max(1, int(cores)))
-        if config.num_read_processes == "auto":
-            choice = agree_on_readers(config, index, devices, ranks, cores)
-            config = replace(config, num_read_processes=choice.num_read_processes)
         loader = make_loader(config, index, devices, ranks)
-        return iterate(loader, config, ranks, stop, choice)
+        return iterate(loader, config, ranks, stop)
     except ImportError as error:
         if error.name in EXTRA:
             raise
@@ -138,21 +134,6 @@ def _own_file(path: Path, ranks: Ranks) -> str:
     return str(path.with_name(f"{path.stem}.rank{ranks.rank}{path.suffix}"))
 
 
-def agree_on_readers(
-    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks, cores: float
-) -> Choice:
-    """Let rank 0, with `cores` cores a shard, measure how many readers each needs; share it."""
-    from dali_pipelines.cli.run.auto_readers import Choice, choose_readers
-
-    if ranks.rank:
-        return Choice(ranks.agree(0), "rank 0 has measured")
-    choice = choose_readers(config, index, devices, ranks, cores)
-    count = ranks.agree(choice.num_read_processes)
-    each = " for each rank" if ranks.world_size > 1 else ""
-    print(f"--num_read_processes={count}{each}: {choice.because}.", file=sys.stderr)
-    return choice
-
-
 def make_loader(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> Loader:
@@ -186,14 +167,12 @@ def resume(loader: Loader, config: RunConfig) -> None:
         raise ValueError(f"{where}: {error}") from error
 
 
-def iterate(
-    loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop, choice: Choice | None
-) -> int:
+def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
     """Go through the epochs, and say how it went."""
     from dali_pipelines.cli.run.output import Run
     from dali_pipelines.cli.run.report import finish
 
-    with Run(loader, config, ranks, choice) as run, loader:
+    with Run(loader, config, ranks) as run, loader:
         stop.later = True
         try:
             status = go_on(run, loader, config, ranks, stop)

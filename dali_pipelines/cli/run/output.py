@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import torch
 
     from dali_pipelines import Index, Loader
-    from dali_pipelines.cli.run.auto_readers import Choice
     from dali_pipelines.cli.run_config import RunConfig
 
 DOMAIN = "dali-pipelines"
@@ -44,13 +43,10 @@ NUM_IMAGES, COLUMNS, SIZE = 12, 6, 240
 class Run:
     """One run over a Loader, from the first batch to the last."""
 
-    def __init__(
-        self, loader: Loader, config: RunConfig, ranks: Ranks, choice: Choice | None = None
-    ) -> None:
+    def __init__(self, loader: Loader, config: RunConfig, ranks: Ranks) -> None:
         self.loader = loader
         self.config = config
         self.ranks = ranks
-        self.choice = choice
         self.steps_done = 0
         self.ready_at_first = 0
         """Batches that readers and graph may have had ready when the first was delivered."""

@@ -83,7 +83,6 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
             "consume": max(0.0, total - stats.start_s - stats.wait_s),
         },
         "wait_fraction": stats.wait_s / max(1e-9, total - stats.start_s),
-        "chosen": None if run.choice is None else dataclasses.asdict(run.choice),
         "measured": None if measured is None else dataclasses.asdict(measured),
         "limit": None if advice is None else advice.limit,
         "bottleneck": _no_advice(run) if advice is None else advice.sentence,

@@ -96,7 +96,7 @@ def test_each_row_once_over_the_ranks_and_resumed_without_them(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sigterm_stops_all_ranks_at_the_same_step(archive: Path, tmp_path: Path) -> None:
-    flags = ["--batch_size=1", "--epochs=1000000", "--num_read_processes=auto"]
+    flags = ["--batch_size=1", "--epochs=1000000", "--num_read_processes=1"]
     with start(archive, tmp_path, *flags, *EVERYTHING) as job:
         wait_for_steps(tmp_path, job)
         psutil.Process(job.pid).children()[-1].send_signal(signal.SIGTERM)  # one of them is enough
@@ -111,10 +111,6 @@ def test_sigterm_stops_all_ranks_at_the_same_step(archive: Path, tmp_path: Path)
     done = int(last[0]) * ROWS + min(2 * (int(last[1]) + 1), ROWS)
     assert state["epoch"] * ROWS + state["position"] == done
     assert len(first) + len(second) == done
-    reports = [json.loads((tmp_path / f"report.rank{rank}.json").read_text()) for rank in (0, 1)]
-    count = reports[0]["chosen"]["num_read_processes"]
-    assert [report["config"]["num_read_processes"] for report in reports] == [count, count]
-    assert f"--num_read_processes={count} for each rank" in err
 
 
 @pytest.mark.slow

@@ -105,12 +105,6 @@ TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
         {"num_read_processes": 1, "num_gpus": 3},
         "OK 3",
     ),
-    (
-        system.cores,
-        {"cores": 64, "quota": None},
-        {"num_read_processes": "auto", "num_gpus": 3},
-        "OK 3 readers",
-    ),
     (data.memory, {"memory": 16384}, {}, "OK 770 MiB 16.0 GiB"),
     (data.memory, {"memory": 512}, {}, "BAD 770 MiB"),
     # Two frames of 1024x512 float32.
