@@ -72,11 +72,11 @@ _CHOICES = {
     "start_method": StartMethod,
 }
 FLOATS = ("float32", "float16", "bfloat16")
-"""Types of values that are calculated."""
+"""Element types that the graph calculates with."""
 _INTEGERS_AS_STORED = ("uint16", "int16", "int32")
 _LARGEST = float(np.finfo(np.float32).max)
 _LEAST_STD = 2.0**-126
-"""Up to its inverse, 1 / std is a normal number in float32."""
+"""Up to the inverse of this number, 1 / std is a normal number in float32."""
 
 
 @documents(PipelineSettings)
@@ -94,7 +94,7 @@ class PipelineConfig:
     TypeError
         If a name is unknown, or there is no batch_size.
     ValueError
-        If a value makes no sense, alone or beside others.
+        If a value makes no sense, or contradicts others.
     """
 
     # What is read, and in which order.
@@ -130,8 +130,8 @@ class PipelineConfig:
     first_step: int = 0
     """With epoch_steps: steps that came before, since the start of epoch 0."""
     num_epochs: int | None = None
-    """Epochs, counted from 0, after which nothing is read ahead; by default there is no end. A
-    Loader ends there; a pipeline without one goes on, with samples that are not valid."""
+    """Number of epochs, after which nothing is read ahead; by default there is no end. A Loader
+    ends there; a pipeline without a Loader goes on with samples that are not valid."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Rows that are not read, and why. A Loader adds the undecodable ones that it finds."""
     columns: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class PipelineConfig:
     # What is done to each image.
     mode: Mode = "train"
     """With ``eval`` nothing is random, whatever else is set: window ``random`` takes the middle of
-    the image, ``row`` stays, and nothing is flipped, rotated or zoomed at random."""
+    the image, ``row`` stays as it is, and nothing is flipped, rotated or zoomed."""
     crop: tuple[int, int] | None = None
     """Height and width in pixels of the window to cut, or one number for a square; by default the
     whole image is delivered, or in a Loader the windows of an Index that has some."""
@@ -156,12 +156,12 @@ class PipelineConfig:
     and ``x`` of the Index give its first row and column. If these are floats, the image is
     resampled (bilinear)."""
     outside: Outside = "reject"
-    """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` what is
-    missing, and read only the rest; or, for window ``row``, ``shift`` them inside. Along an
-    axis where a ``center`` or ``random`` window is larger than the image, it is centred."""
+    """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` the
+    missing pixels, and read only the others; or, for window ``row``, ``shift`` them inside. A
+    ``center`` or ``random`` window is centred along each axis where it is larger than the image."""
     missing: float | None = None
     """Value of filled pixels, in units of the decoded image, before mean and std; by default NaN.
-    It must be given for integer dtypes."""
+    It must be set for integer dtypes."""
     flip: Flip = ""
     """Axes that are flipped at random, each on its own."""
     flip_probability: float = 0.5
@@ -182,9 +182,9 @@ class PipelineConfig:
     """Height and width in pixels to which the crop or the random region is resized, or one number
     for a square."""
     interpolation: Interpolation = "bilinear"
-    """Filter of `resize` and `resize_shorter`. All but ``nearest`` are antialiased. ``nearest``
-    takes pixels as they are, also where windows are turned or between pixels; there all others
-    interpolate bilinearly. Masks always take nearest pixels."""
+    """Filter of `resize` and `resize_shorter`. All but ``nearest`` are antialiased. Windows that
+    are turned or between pixels also take nearest pixels with ``nearest``, and interpolate
+    bilinearly with all others. Masks always take nearest pixels."""
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel, in units of the decoded image; one number for all channels, or
     one for each."""
@@ -202,8 +202,8 @@ class PipelineConfig:
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
     `dali_pipelines.Chance`."""
     dtype: DType = "float32"
-    """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types give the
-    values as stored in the files, which must be of that type: FITS integers are not scaled, and
+    """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types deliver the
+    values as stored in the files, which must have that type: FITS integers are not scaled, and
     there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed, with
     results that are rounded, unless the interpolation is ``nearest``. DALI has no ``bfloat16``: a
     Loader for PyTorch or JAX rounds float32 to it; a pipeline without one delivers float32."""
@@ -228,8 +228,8 @@ class PipelineConfig:
     """Start of reader processes. `forkserver` imports DALI once for all of them; `fork` must come
     before CUDA is initialised in this process."""
     read_timeout: float | None = None
-    """Seconds after which a sample is rejected whose read blocks (e.g. a server does not answer);
-    by default there is no limit."""
+    """Seconds after which a sample is rejected if reading it blocks (e.g. a server does not
+    answer); by default there is no limit."""
     storage: Storage = field(default_factory=Storage)
     """Settings for requests of objects of S3, Google Cloud Storage and web servers."""
     cache: str | None = None
@@ -280,12 +280,12 @@ class PipelineConfig:
 
     @property
     def resized_to(self) -> tuple[int, int] | None:
-        """(height, width) to which the graph resizes what was decoded; None if it does not."""
+        """(height, width) to which the graph resizes decoded images; None if it does not."""
         return self.resize if self.resize_shorter is None else self.crop
 
 
 def _check_each(values: dict[str, Any]) -> None:
-    """Check each value by itself, and replace it by the type of its field; or raise ValueError."""
+    """Check each value by itself, and convert it to the type of its field; or raise ValueError."""
     values["device_id"] = device_of(values["device_id"])
     for name in ("dtype", "memory_format"):
         values[name] = torch_name(values[name])
@@ -378,7 +378,7 @@ def _check_together(values: Mapping[str, Any]) -> None:
     Geometry(**{one.name: values[one.name] for one in fields(Geometry)})
     if values["stretch"] is not None and not (values["mean"] is None is values["std"]):
         raise ValueError(
-            "a Stretch has a mean and std of its own: set these, and leave out mean and std of the "
+            "a Stretch has its own mean and std: set these, and leave out mean and std of the "
             "pipeline, which are in units of the decoded image"
         )
     _check_missing(values["missing"], values["outside"], values["dtype"], values["augment"])
@@ -411,24 +411,24 @@ def _check_together(values: Mapping[str, Any]) -> None:
 
 
 def _check_dtype(values: Mapping[str, Any]) -> None:
-    """Raise ValueError if values as stored would be changed."""
+    """Raise ValueError if a setting would change values that are delivered as stored."""
     dtype = values["dtype"]
     calculated = [name for name in ("mean", "std", "stretch") if values[name] is not None]
-    # Between pixels values of 8 bits are rounded, and nearest pixels keep theirs.
+    # Interpolated values of 8 bits are rounded, and nearest pixels are unchanged.
     if dtype != "uint8" and values["interpolation"] != "nearest":
         calculated += [name for name in ("resize", "resize_shorter") if values[name] is not None]
         calculated += ["rotate"] * (values["rotate"] != 0)
         calculated += ["zoom"] * (tuple(values["zoom"]) != (1, 1))
     if dtype not in FLOATS and calculated:
         raise ValueError(
-            f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(calculated)}, or "
+            f"dtype {dtype!r} keeps values as stored: leave out {' and '.join(calculated)}, or "
             "choose float32"
         )
     own = ["augment"] * bool(values["augment"])
     own += ["transform"] * (values["transform"] is not None)
     if dtype in _INTEGERS_AS_STORED and own:
         raise ValueError(
-            f"dtype {dtype!r} gives the values as stored: leave out {' and '.join(own)}, or choose "
+            f"dtype {dtype!r} keeps values as stored: leave out {' and '.join(own)}, or choose "
             "float32, or uint8 for images of 8 bits"
         )
 
@@ -437,8 +437,8 @@ def _without_chance(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that mode ``eval`` replaces; ValueError if random_area is given."""
     if values["random_area"] is not None:
         raise ValueError(
-            "random_area draws regions, and mode 'eval' is without chance: pass resize_shorter and "
-            "crop, or crop and resize"
+            "random_area draws regions, and in mode 'eval' nothing is random: pass resize_shorter "
+            "and crop, or crop and resize"
         )
     least, most = values["zoom"]
     return {
@@ -487,7 +487,7 @@ def _check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any
     """Raise ValueError if filled pixels cannot have this value; None stands for NaN."""
     if outside != "fill":
         if missing is not None:
-            raise ValueError(f"missing={missing!r} is for filled pixels: give outside='fill'")
+            raise ValueError(f"missing={missing!r} is for filled pixels: set outside='fill'")
         return
     if missing is not None and not is_number(missing):
         raise ValueError(f"missing must be a number, or None for NaN, got {missing!r}")
@@ -495,20 +495,20 @@ def _check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any
     of_8_bits = [type(one).__name__ for one in augment if one.of_8_bits]
     if kind.kind == "f" and not of_8_bits:
         if missing is not None and abs(missing) > float(np.finfo(kind).max):
-            raise ValueError(f"missing={missing!r} is no {dtype}")
+            raise ValueError(f"missing={missing!r} is not a value of {dtype}")
         return
     what = f"dtype {dtype!r}" if kind.kind != "f" else of_8_bits[0]
     limits = np.iinfo(kind if kind.kind != "f" else np.uint8)
     if missing is None or not holds(limits, missing):
         given = "" if missing is None else f", got {missing!r}"
         raise ValueError(
-            f"{what} has no NaN for filled pixels: give missing, an integer from {limits.min} to "
+            f"{what} has no NaN for filled pixels: set missing to an integer from {limits.min} to "
             f"{limits.max} that float32 holds exactly, such as 0{given}"
         )
 
 
 def _check_rejected(rejected: object) -> None:
-    """Raise ValueError if these are no reasons by row."""
+    """Raise ValueError unless these are reasons by row."""
     if not isinstance(rejected, Mapping) or not all(is_integer(row, 0) for row in rejected):
         raise ValueError(f"rejected must be a mapping of rows to reasons, got {rejected!r}")
 
@@ -539,14 +539,14 @@ def _time_limit(name: str, seconds: object) -> float | None:
 
 
 def _check_augment(augment: Any) -> None:
-    """Raise ValueError if these are no augmentations."""
+    """Raise ValueError unless these are augmentations."""
     if not isinstance(augment, Sequence) or isinstance(augment, str):
         raise ValueError(
             f"augment must be augmentations in a tuple, as (Blur(3),), got {augment!r}"
         )
     for one in augment:
         if isinstance(one, type) or not callable(getattr(one, "add", None)):
-            instead = f": give {one.__name__}(...)" if isinstance(one, type) else ""
+            instead = f": pass {one.__name__}(...)" if isinstance(one, type) else ""
             raise ValueError(
                 f"augment must be augmentations, such as Blur(3) or ColorJitter(0.4), got {one!r}"
                 f"{instead}"
@@ -558,6 +558,6 @@ def _check_moving(augment: Iterable[Augmentation], *, followed: bool) -> None:
     moving = [type(one).__name__ for one in augment if one.moves_pixels]
     if moving and followed:
         raise ValueError(
-            f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do "
-            "not follow: give rotate and zoom, and a ColorJitter, instead"
+            f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do not "
+            "follow: set rotate and zoom, and a ColorJitter, instead"
         )

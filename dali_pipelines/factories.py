@@ -116,7 +116,7 @@ def fits_pipeline(
     check_index(index)
     settings = PipelineConfig(**config)
     if settings.dtype == "uint16":
-        raise ValueError("FITS stores no uint16: set dtype 'int16', or 'float32' for the values")
+        raise ValueError("FITS has no uint16: set dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     if hdus is not None:
         if hdu is not None or planes is not None or num_planes is not None:
@@ -130,7 +130,7 @@ def fits_pipeline(
     if isinstance(hdu, str) and not index.parts and "hdu" not in index.table.column_names:
         columns = index.columns().with_places(places_of(settings))
         check_extnames(columns, {"image": Hdu(hdu)}, settings)
-    is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
+    is_all = isinstance(planes, str) and planes == "all"  # not ==: arrays compare element-wise
     check_num_planes(planes, num_planes)
     count = num_planes
     if is_all and count is None:
@@ -154,7 +154,7 @@ def _of_files(
     config: PipelineConfig,
     blank_is_nan: bool = False,
 ) -> ReaderPipeline:
-    """Make the pipeline of a Reader of single files, or of samples of several files."""
+    """Make the pipeline of a Reader, for single files or for samples of several files."""
     check_index(index)
     if not index.parts:
         return reader_pipeline(index, reader, decode, config)
@@ -249,8 +249,8 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
         )
     if config.outside == "fill":
         raise ValueError(
-            "outside='fill' is not for aia_pipeline, whose images continue beyond the frame with "
-            "the value missing: set a larger size of the registered image, or outside='shift' for "
+            "outside='fill' is not for aia_pipeline, which sets pixels beyond the frame to the "
+            "value missing: set a larger size of the registered image, or outside='shift' for "
             "window 'row'"
         )
     if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
@@ -276,8 +276,9 @@ def jpeg_pipeline(
     index : Index
         Each row is an image file.
     channels : {3, 1}
-        Decode to RGB or to gray. Gray of a colour image is the luma: for JPEG the stored Y, else
-        0.299 R + 0.587 G + 0.114 B, which differs from Y where the colours of a JPEG clip.
+        Decode to RGB or to gray. Gray of a colour image is the luma: for JPEG the stored Y,
+        otherwise 0.299 R + 0.587 G + 0.114 B, which differs from Y where the colours of a JPEG
+        clip.
     check_entropy : bool
         Whether the readers check the entropy-coded data of each JPEG, which finds nearly all
         damage, see `readers.jpeg.entropy.check_entropy`. For whole images this adds about half of
@@ -288,14 +289,14 @@ def jpeg_pipeline(
     Returns
     -------
     ReaderPipeline
-        Its ``image`` has shape (batch, channels, height, width) and holds the values of the file:
-        0 to 255 for up to 8 bits per sample, the stored integers up to 65535 for more; mean and std
+        Its ``image`` has shape (batch, channels, height, width) and holds the values of the file: 0
+        to 255 for up to 8 bits per sample, the stored integers up to 65535 for more; mean and std
         use these units. With dtype ``uint8`` or ``uint16`` images of another depth are rejected;
         with a float type a batch may hold both, each in its own units (float16 ends at 65504),
         unless an augmentation of colours needs 8 bits. Alpha is dropped; palettes, CMYK and Lab
-        become RGB. Images that cannot be decoded at full depth, and images of 32 bits, integer or
-        floating-point, are rejected. Without crop, resize or `ragged` all images of a batch must be
-        of one size. Samples of several files are described in `fits_pipeline`.
+        become RGB. Images that cannot be decoded at full depth, and images of 32 bits (integer or
+        floating-point), are rejected. Without crop, resize or `ragged` all images of a batch must
+        be of one size. Samples of several files are described in `fits_pipeline`.
 
     Raises
     ------
@@ -305,9 +306,9 @@ def jpeg_pipeline(
     check_index(index)
     settings = PipelineConfig(**config)
     stored, needed_by = settings.dtype if settings.dtype in ("uint8", "uint16") else None, None
-    if names := need_8_bits(config.get("augment", ())):  # also in mode eval
+    if names := need_8_bits(config.get("augment", ())):  # in mode eval, too
         stored, needed_by = "uint8", f"{', '.join(names)}: leave that out, or convert the file"
-    if settings.transform is None:  # else it may scale the images first
+    if settings.transform is None:  # a transform may scale the images first
         warn_of_fractions(settings.mean, settings.std)
     reader = JpegReader(channels, stored, check_entropy, needed_by)
     decode = functools.partial(decode_jpeg, channels=channels)
@@ -373,19 +374,18 @@ def audio_pipeline(
         Each row is a recording, or with columns ``start`` and ``duration``, in seconds, a part of
         one; see `Index.scan_audio`.
     duration : float, optional
-        Seconds of the segment to deliver, of which no more is read than needed; by default whole
-        recordings, padded to the longest of a batch.
+        Seconds of the segment to deliver; only this part of the file is read, if its format allows.
+        By default whole recordings, padded to the longest of a batch.
     window : {"center", "random"}
         Position of the segment in the recording; in mode ``eval`` always ``center``.
     short : {"reject", "pad"}
-        Treatment of recordings that are shorter than `duration`: silence is added at the end with
-        ``pad``.
+        Treatment of recordings that are shorter than `duration`; ``pad`` adds silence at the end.
     rate : int, optional
         Samples per second, to which recordings of other rates are resampled; by default the rate of
         the first readable recording, and others are rejected.
     channels : int
-        1 averages the channels of each recording; another number is that of each recording, and
-        others are rejected.
+        1 averages the channels of each recording. With another number, recordings must have as many
+        channels, and others are rejected.
     speeds : tuple of float
         Factors by which recordings are played faster, such as (0.9, 1, 1.1), one drawn for each
         sample; 1 in mode ``eval``. Pitches change as well.
@@ -399,13 +399,13 @@ def audio_pipeline(
     ReaderPipeline
         Its first output is ``audio``, float32 in [-1, 1), shape (batch, channels, samples), or
         ``features``, shape (batch, channels, bands, frames). ``length``, int32, shape (batch,), is
-        the number of samples or frames without what was padded. ``start``, float64, is where the
-        segment begins, in seconds from the beginning of the file.
+        the number of samples or frames without padding. ``start``, float64, is the beginning of the
+        segment in seconds from the beginning of the file.
 
     Raises
     ------
     ReadError
-        If no rate is given, and none of the first recordings can be read.
+        If no rate is set, and none of the first recordings can be read.
     ValueError
         If settings contradict each other.
     """
@@ -457,18 +457,18 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
     stretch: Stretches | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
-    """Make a pipeline of arrays that are stored in chunks, of Zarr, HDF5 and netCDF4.
+    """Make a pipeline of arrays that are stored in chunks: Zarr, HDF5 and netCDF4.
 
     Parameters
     ----------
     index : Index
-        Each row is a position of one axis of the arrays, or a file; see `Index.from_zarr` and
+        Each row is a position along one axis of the arrays, or a file; see `Index.from_zarr` and
         `Index.scan_arrays`.
     variables : sequence of str, optional
         Variables that become the channels, in this order; by default all of the Index.
     stretch : Stretch, sequence or mapping of str to Stretch, optional
-        As of `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``;
-        variables that are not named keep their values.
+        As in `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``; the
+        values of other variables stay as they are.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
@@ -484,7 +484,7 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
     Raises
     ------
     ValueError
-        If the Index does not note chunks, or lacks a variable; or if settings contradict each
+        If the Index does not describe chunks, or lacks a variable, or if settings contradict each
         other.
     """
     check_index(index)
@@ -492,7 +492,8 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
     if isinstance(stretch, Mapping):
         if unknown := [name for name in stretch if name not in names]:
             raise ValueError(
-                f"stretch names {unknown[0]!r}, which is no variable; these are {', '.join(names)}"
+                f"stretch names {unknown[0]!r}, which is not a variable; variables are "
+                f"{', '.join(names)}"
             )
         stretch = tuple(stretch.get(name, Stretch()) for name in names)
     settings = PipelineConfig(**{**config, "stretch": stretch})
@@ -508,11 +509,11 @@ def _decode_chw(
 
 
 def _variables_of(index: Index, variables: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the variables to read; ValueError if the first row does not note one of them."""
+    """Return the variables to read; ValueError if the first row lacks one of them."""
     if NOTE not in index:
         raise ValueError(
-            f"chunked_pipeline needs an Index with a column {NOTE!r}, which tells where the chunks "
-            "are: make it by Index.from_zarr or Index.scan_arrays"
+            f"chunked_pipeline needs an Index with a column {NOTE!r}, which describes the chunks: "
+            "make it by Index.from_zarr or Index.scan_arrays"
         )
     noted = unpacked(index[NOTE][0].as_py() or b"")
     if variables is None:

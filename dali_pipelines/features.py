@@ -44,13 +44,13 @@ class Spectrogram:
     """1 for magnitudes, 2 for powers."""
     center: bool = True
     """Whether frame t is centred on sample ``t * hop_length``; there are ``1 + samples //
-    hop_length`` frames. If False windows lie within the samples, and there are ``1 + (samples -
-    win_length) // hop_length``, at least one."""
+    hop_length`` frames. If False, windows stay within the samples, and there are ``1 + (samples -
+    win_length) // hop_length`` frames, at least one."""
     pad_mode: Literal["reflect", "constant"] = "reflect"
     """Samples beyond the ends for `center`: reflected, or 0."""
     preemphasis: float = 0.0
-    """Share of the sample before that is subtracted from each sample, such as 0.97. The first one
-    stays."""
+    """Share of the previous sample that is subtracted from each sample, such as 0.97. The first
+    sample stays."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -80,7 +80,7 @@ class Spectrogram:
 
     @property
     def outside(self) -> float:
-        """Value beyond the end of features, for ``ragged="pad"``: that of silence."""
+        """Value for padding with ``ragged="pad"``: the features of silence."""
         return 0.0
 
 
@@ -173,7 +173,7 @@ class Mfcc(LogMel):
 
     @property
     def outside(self) -> float:
-        """0."""
+        """Zero."""
         return 0.0
 
 
@@ -186,7 +186,7 @@ _NAMED: dict[str, Spectrogram | None] = {
 
 
 def features_of(value: Any) -> Spectrogram | None:
-    """Return the features of a setting, None for the waveform; ValueError if it is none."""
+    """Return the features of a setting, None for the waveform; ValueError for other values."""
     if isinstance(value, Spectrogram):
         return value
     if isinstance(value, str) and value in _NAMED:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_HEADERS = 64
-"""Largest HDU number for which the preceding headers are noted, too. A reader keeps the headers
-that it has read."""
+"""Largest HDU number for which the positions of the preceding headers are recorded, too. A reader
+keeps the headers that it has read."""
 
 
 def with_keys(
@@ -66,7 +66,7 @@ def with_keys(
     hdu : int, str or (str, int), optional
         HDU of the image if the Index names none; by default the first with an image.
     inherit : bool
-        Whether keywords that an image's header lacks are taken from the primary header, even
+        Whether keywords that the header of an image lacks are taken from the primary header, even
         without INHERIT = T.
     storage : Storage, optional
         Settings for requests of remote objects.
@@ -85,9 +85,9 @@ def with_keys(
     Raises
     ------
     ValueError
-            If `keys` is not a sequence of texts, if two columns would have one name or a name that
-            tells which bytes of a file a row is, if `hdu` is ``"all"``, or if the Index names other
-            HDUs for all its rows.
+            If `keys` is not a sequence of texts, if two columns would have one name or a column the
+            name of one that locates files, if `hdu` is ``"all"``, or if the Index names other HDUs
+            for all its rows.
     """
     check_hdu(index, hdu)
     wanted = checked_keys(keys)
@@ -121,8 +121,8 @@ def with_tiles(
 
     The header and tile table of each file are read once. After that `fits_pipeline` fetches
     everything that a window needs from a remote store in one round trip, instead of header, table
-    and tiles one after the other. Local files are read as before. The notes never affect what is
-    delivered: for a file that has changed, some bytes are fetched in vain.
+    and tiles one after the other. Local files are read as before. The delivered pixels are always
+    the same: for a file that has changed, some bytes are fetched in vain.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
 
 
 class _Recorder:
-    """Place that records what is read; it has no stamp, so that no earlier notes are used."""
+    """Place that records the ranges that are read; it has no stamp, so offsets are not used."""
 
     stamp = etag = None
 

@@ -35,9 +35,9 @@ def with_mcu_rows(
 
     Each file is read once and decoded as far as needed to find them. After that `jpeg_pipeline`
     reads and decodes only the rows that a window needs, and delivers the same pixels as before. A
-    file with another coding (progressive, with restart markers, not JPEG), or whose size or header
-    has changed, is read whole. So is a file whose rows for a window have other checksums; its
-    entropy-coded data are then checked.
+    file is read whole if it has another coding (progressive, with restart markers, not JPEG), if
+    its size or header has changed, or if the rows for a window have other checksums. In the last
+    case its entropy-coded data are checked.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _ELSEWHERE = {
     "sampler": "weights",
     "steps_per_epoch": "epoch_steps",
 }
-"""Our settings by their names in PyTorch's DataLoader, Keras and DALI."""
+"""Names in PyTorch's DataLoader, Keras and DALI, and our names for the same settings."""
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
@@ -50,7 +50,7 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError if a name is unknown; it suggests similar names, or else lists all."""
+    """Raise TypeError if a name is unknown; it suggests similar names, or lists all of them."""
     for name in given:
         if name not in known:
             asked = did_you_mean(name, known, _ELSEWHERE).strip()
@@ -96,7 +96,7 @@ def title(factory: Callable[..., Any]) -> str:
 
 
 def field_docs(declared: type[Any]) -> dict[str, str]:
-    """Return the docstrings below the fields of a class, by field name.
+    """Return the docstrings below the fields of a class, by the name of the field.
 
     The result is empty if the source is not installed.
     """

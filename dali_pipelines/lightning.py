@@ -22,9 +22,9 @@ from dali_pipelines.loader import Loader
 class DataModule(LightningDataModule):
     """Loaders for the loops of a Trainer of ``lightning.pytorch``.
 
-    A step gets the dict of its device. The Loaders are closed when the Trainer is done. The state
-    of `train` is in every checkpoint, and ``fit(..., ckpt_path=...)`` continues after the last
-    batch that the model learned from, even with another batch size or number of ranks.
+    Each step gets the dict of its device. The Loaders are closed when the Trainer is done. The
+    state of `train` is in every checkpoint, and ``fit(..., ckpt_path=...)`` continues after the
+    last batch that the model learned from, even with another batch size or number of ranks.
 
     Parameters
     ----------
@@ -49,18 +49,19 @@ class DataModule(LightningDataModule):
         given = {"train": train, "val": val, "test": test, "predict": predict}
         self.loaders = {name: loader for name, loader in given.items() if loader is not None}
         self._loaded: dict[str, Any] | None = None
-        # Steps done when the newest batch came; states of `train` before and after that step.
+        # Number of steps done when the newest batch came; states of `train` before and after its
+        # step.
         self._newest: tuple[int, dict[str, Any], dict[str, Any]] | None = None
         for name, loader in self.loaders.items():  # Lightning runs a loop if its method exists
             if name != "train" and not loader.starts_anew:
                 raise ValueError(
-                    f"{name} needs a Loader in mode 'eval', got one that continues with the rest "
-                    "of its rows after Lightning's sanity check: set mode='eval'"
+                    f"{name} needs a Loader in mode 'eval', because a Loader in mode 'train' would "
+                    "continue after the rows of Lightning's sanity check: set mode='eval'"
                 )
             setattr(self, f"{name}_dataloader", partial(self._loader, name))
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Return the dict of this rank's one device; ValueError if there are several."""
+        """Return the dict of this rank's only device; ValueError if there are several."""
         if len(batch) != 1:
             raise ValueError(
                 f"a rank of Lightning has one device, but its Loader has {len(batch)}: leave out "
@@ -76,8 +77,8 @@ class DataModule(LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the training Loader and its steps, or an empty dict without one.
 
-        In the middle of a step, when an exception or a Slurm signal makes Lightning save, it is the
-        state before the step's batch.
+        If an exception or a Slurm signal makes Lightning save in the middle of a step, this is the
+        state before the batch of the step.
         """
         train = self.loaders.get("train")
         if train is None:
@@ -102,10 +103,10 @@ class DataModule(LightningDataModule):
             trainer.callbacks.append(LambdaCallback(on_train_start=self._resume))
 
     def _resume(self, trainer: Trainer, _: Any) -> None:
-        """Load the state again, and set the steps of its epoch that Lightning counts as done.
+        """Load the state again, and set the number of steps that Lightning counts as done.
 
-        Lightning has meanwhile loaded the Loader's own state, which leaves out the batch of an
-        unfinished step, and counts steps of the size that they had when the state was saved.
+        Meanwhile Lightning has loaded the Loader's own state, which skips the batch of an
+        unfinished step. It also counts steps by their size when the state was saved.
         """
         if self._loaded is None:
             return

@@ -55,7 +55,7 @@ _CLOSED = (
 
 
 def _takes_no_pipeline(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Decorate `Loader.__init__`, which gets no Index beside a pipeline that was made of one."""
+    """Decorate `Loader.__init__` to explain the mistake of passing a pipeline as the factory."""
 
     @wraps(init)
     def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
@@ -81,9 +81,9 @@ class Loader:
     ``valid`` (bool), and the columns asked for, as arrays of the framework; text and the like, and
     with ``ragged="list"`` images, as lists. The first loop, or `start`, starts readers.
 
-    A Loader is for one thread at a time: a step, or a change of its state, while another thread
-    takes one is a RuntimeError there. Only `close` may come from any thread. Loops that take turns
-    share what is left of the epoch.
+    A Loader is for one thread at a time: a thread that takes a step or changes the state while
+    another thread takes a step gets a RuntimeError. Only `close` may be called from any thread.
+    Loops that take turns share the rest of the epoch.
 
     It can be copied and pickled at any time: a copy begins at the same step, with readers of its
     own, and its own rank.
@@ -101,18 +101,18 @@ class Loader:
     devices : device or sequence of devices, optional
         One pipeline on each: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, torch.device, or the number of a
         GPU; in a sequence also None for the CPU. By default all visible GPUs, or the CPU if there
-        is none. One process of several takes only its own GPU, from torch.cuda.set_device or
-        LOCAL_RANK.
+        is none. In a job of several processes each takes only its own GPU, from
+        torch.cuda.set_device or LOCAL_RANK.
     shard_id, num_shards : int, optional
         Number of this process among all processes that share an epoch, and their count. By default
         from torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
         mp.spawn), else from the variables of torchrun, MPI or Slurm's srun, else 0 of 1. They must
         not change after the start.
     bad_sample : {"raise", "skip"}
-        What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
-        ``stats.rejected``. With tail ``fill`` another row replaces it, not valid; ReadError if none
-        can be read. No step is added or lost, so that all processes of a job take the same number
-        of steps.
+        What to do with a row that cannot be read: raise ReadError, or skip it and record it in
+        ``stats.rejected``. With tail ``fill`` another row takes its place, marked as not valid;
+        ReadError if no row can be read. No step is added or lost, so that all processes of a job
+        take the same number of steps.
     max_bad : int or float, optional
         With ``skip``: how many rows may be rejected; one more raises ReadError. An int is a number
         of rows, a float a share of the Index: 1 is one row, and 1.0 all of them. Each process
@@ -121,23 +121,24 @@ class Loader:
         How often the pipelines may be restarted after the death of a reader process. They restart
         at the same step, and nothing is lost or repeated. After that ReaderProcessError is raised.
     framework : {"torch", "jax", "numpy", "cupy", "dlpack"}
-        What the arrays of a batch are for: tensors of PyTorch, arrays of JAX, NumPy or CuPy. With
+        Type of the arrays of a batch: tensors of PyTorch, arrays of JAX, NumPy or CuPy. With
         ``dlpack`` they have ``__dlpack__``, on the CPU or a GPU. Only ``torch`` imports PyTorch.
-        With ``jax`` those of 64 bits, as ``row``, are NumPy's unless jax_enable_x64 is set.
+        With ``jax``, arrays of 64 bits such as ``row`` are NumPy arrays unless jax_enable_x64 is
+        set.
     sharding : jax.sharding.NamedSharding, optional
-        With ``jax``: a batch is one dict, of global arrays over the devices of this mesh, which may
-        be those of all processes. It splits the first axis, into parts of `batch_size` samples.
+        With ``jax``: a batch is one dict of global arrays over the devices of this mesh, which may
+        belong to several processes. The first axis is split into parts of `batch_size` samples.
     **config
         Other keywords of the factory: hdu, planes and hdus of `fits_pipeline`, channels of
         `jpeg_pipeline`, preset and those of `Calibration` of `aia_pipeline`, ... functools.partial
-        binds keywords of your own factory; they count as if given here.
+        binds keywords of your own factory; they count as if passed here.
 
     Raises
     ------
     TypeError
-        If the factory has no such setting, or functools.partial binds one of the Loader. Of your
-        own factories, those whose ``**config`` is annotated as ``Unpack[PipelineSettings]`` are
-        checked here, others when they are called.
+        If the factory has no such setting, or functools.partial binds one of the Loader. A factory
+        of your own is checked here if its ``**config`` is annotated as
+        ``Unpack[PipelineSettings]``, otherwise when it is called.
     ValueError
         If settings contradict each other or do not fit the data.
     """
@@ -176,12 +177,12 @@ class Loader:
         self._position = Position(index, settings, find_shards)
         self._bad_rows = BadRows(index, settings, self._position, self.stats, bad_sample, max_bad)
         self._values = row_values(index, settings)
-        # Bound keywords are among the settings, where a None may have replaced them.
+        # The settings already include the bound keywords, and may have replaced them by None.
         self._factory, self._framework_name = without_keywords(factory), framework
         self._num_read_processes, self._restarts_left = num_read_processes, restart_readers
         changing = {*OF_STATE, "rejected"}  # `Position.keywords` and `BadRows.left_out` have them
         self._settings = {name: one for name, one in settings.items() if name not in changing}
-        self._shapes: dict[str, tuple[int, ...]] = {}  # of a sample, by the name of its array
+        self._shapes: dict[str, tuple[int, ...]] = {}  # of one sample, by the name of the array
         self._set_idle()
 
     def _set_idle(self) -> None:
@@ -203,7 +204,7 @@ class Loader:
         return f"<Loader of {factory}: {len(self.index)} rows, next is {where} of {len(self)}>"
 
     def __copy__(self) -> Loader:
-        return copy.deepcopy(self)  # not one that takes the batches of this one
+        return copy.deepcopy(self)  # a shallow copy would take the batches of this Loader
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch, the same on all devices and processes.
@@ -213,10 +214,10 @@ class Loader:
         return self._position.steps_of_epoch()
 
     def __getitem__(self, _: object) -> NoReturn:
-        """Raise TypeError: a DataLoader that was given a Loader would ask it for samples."""
+        """Raise TypeError: only a DataLoader around this Loader would ask it for single samples."""
         raise TypeError(
-            "a Loader delivers batches in its own order, with readers of its own: use it in place "
-            "of a DataLoader, for batch in loader"
+            "a Loader delivers whole batches, in its own order and from its own readers: use it in "
+            "place of a DataLoader, for batch in loader"
         )
 
     # ---- Steps ---------------------------------------------------------------------------------
@@ -241,14 +242,15 @@ class Loader:
     def _next_step(self) -> Any:
         """Return the batches of the next step as the framework delivers them; move on.
 
-        The position moves last. Where anything is raised before, such as by Ctrl-C, the pipelines
-        may be past this step: they are closed, and a later loop starts new ones at this step.
+        The position moves last. If an error or Ctrl-C comes before, the pipelines may be past this
+        step: they are closed, and a later loop starts new ones at this step.
         """
         self._start()
         try:
             with NoInterruptLost():
                 while (batches := self._try_step()) is None:
-                    # Outside its except: a live traceback keeps the old pipelines' memory.
+                    # Retry outside the except block: a live traceback keeps the old pipelines'
+                    # shared memory.
                     self._start()
                 batches = [self._framework.formatted(batch, self._format) for batch in batches]
                 delivered = self._framework.deliver(batches)
@@ -264,7 +266,7 @@ class Loader:
         return Step(delivered, *place) if isinstance(delivered, list) else delivered
 
     def _try_step(self) -> list[Batch] | None:
-        """Return the batches of the next step, or None where new pipelines must try again."""
+        """Return the batches of the next step, or None if new pipelines must try again."""
         started = time.perf_counter()
         try:
             batches = [next(iterator) for iterator in self._iterators]
@@ -272,7 +274,7 @@ class Loader:
                 raise RuntimeError(_CLOSED)
             self.stats.wait_s += time.perf_counter() - started
             self._note_waits(self._pipelines)
-            # Batches that must be full are read again, with other rows in the damaged slots.
+            # If batches must be full, read the step again, with other rows in the damaged slots.
             if self._fills and self._bad_rows.leave_out_damaged(batches):
                 self.close()
                 return None
@@ -280,13 +282,13 @@ class Loader:
         except Exception as error:
             closed = not self._pipelines
             self.close()
-            if closed:  # whatever DALI made of that
+            if closed:  # any error of DALI is a consequence
                 raise RuntimeError(_CLOSED) from None
             if not isinstance(error, RuntimeError):
                 raise
             if isinstance(error, ReaderProcessError):
                 self._use_restart(error)
-            else:  # DALI fails the whole batch for one stream that it cannot decode.
+            else:  # One stream that DALI cannot decode fails the whole batch.
                 self._leave_out_undecodable(error)
             return None
 
@@ -312,9 +314,10 @@ class Loader:
         return self._settings["tail"] == "fill"
 
     def _use_restart(self, error: ReaderProcessError) -> None:
-        """Count one more restart, or raise the error where none is left."""
+        """Count one more restart, or raise the error if none is left."""
         if self._restarts_left == 0:
-            # DALI's frames explain nothing, and hold the old pipelines and their shared memory.
+            # DALI's frames explain nothing, and keep the old pipelines and their shared memory
+            # alive.
             error.__context__ = None
             raise error.with_traceback(None) from None
         self._restarts_left -= 1
@@ -322,7 +325,7 @@ class Loader:
         logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
 
     def _leave_out_undecodable(self, error: RuntimeError) -> None:
-        """Leave out the rows of this step that make a graph fail; raise its error if none does."""
+        """Reject the rows of this step that make the graph fail; raise its error if no row does."""
         found = [
             self._bad_rows.leave_out(row, reason)
             for device, positions in self._position.positions()
@@ -332,7 +335,7 @@ class Loader:
             raise error
 
     def _single(self, device: Device, position: int, left_out: Mapping[int, str]) -> ReaderPipeline:
-        """Make a pipeline of batches of one sample, which reads in this process."""
+        """Make a pipeline with batches of one sample that reads in this process."""
         endless = {"num_epochs": None} if "num_epochs" in self._settings else {}
         return self._make(
             device,
@@ -427,7 +430,8 @@ class Loader:
 
     def close(self) -> None:
         """End the reader processes; the next loop starts new ones where this one stopped."""
-        # Forgotten first: a second Ctrl-C must leave a Loader that can be started again.
+        # Forget the pipelines first: after a second Ctrl-C it must still be possible to start
+        # again.
         pipelines, self._pipelines, self._iterators = self._pipelines, [], []
         self._note_waits(pipelines)
         self._bad_rows.log_rest()
@@ -483,9 +487,9 @@ class Loader:
             them plain Python values. It does not depend on batch size or number of shards. All
             processes of a job have the same state after the same number of steps. With weights it
             has their digest, too. With epoch_steps it has steps (since the start of epoch 0) and
-            start (steps, pass and position where its epoch begins), and epoch counts passes.
-            Where a preprocessor can be saved, preprocess is its digest: it tells which file belongs
-            to a model, and is not compared when a state is loaded.
+            start (steps, pass and position where its epoch begins), and epoch counts passes. If a
+            preprocessor can be saved, preprocess is its digest: it shows which file belongs to a
+            model, and is not compared when a state is loaded.
         """
         state = self._position.state()
         return state if self._preprocess is None else {**state, "preprocess": self._preprocess}
@@ -495,7 +499,7 @@ class Loader:
         try:
             name = self._framework_name if self._format.dtype == "bfloat16" else "numpy"
             return self.preprocessor(framework=name, device_id=None).digest
-        except Exception:  # of `preprocessor` or `save`, for which no checkpoint may fail
+        except Exception:  # no checkpoint may fail because of `preprocessor` or `save`
             return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -536,7 +540,8 @@ class Loader:
         Raises
         ------
         ReadError
-            If a type or number is not given, and none of the first rows can be read.
+            If a dtype or a number of planes is not set, and none of the first rows can be read to
+            find it.
         ValueError
             If images depend on columns of the Index: window ``row``, or several HDUs or planes.
         """
@@ -570,7 +575,7 @@ class Loader:
 
     @property
     def num_shards(self) -> int:
-        """Shards over all processes; before the start, what they would be if it started now."""
+        """Number of shards over all processes; before the start, the number if it started now."""
         return self._position.shards.num_shards
 
     @property

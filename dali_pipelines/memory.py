@@ -31,9 +31,9 @@ class MemoryEstimate:
     images: int
     """Decoded batches, including those that the consumer holds; 0 for pipelines on a GPU."""
     processes: int
-    """Processes themselves, and the samples that readers work on."""
+    """The processes, and the samples that readers work on."""
     cupy: int = 0
-    """Memory of CuPy, beside DALI's, on each GPU that decodes FITS; not part of `total`."""
+    """Memory of CuPy, in addition to DALI's, on each GPU that decodes FITS; not part of `total`."""
 
     @property
     def total(self) -> int:
@@ -59,9 +59,9 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
     Parameters
     ----------
     pipelines : sequence of ReaderPipeline
-        All pipelines of this process, with the same settings; they may be unstarted.
+        All pipelines of this process, with the same settings, started or not.
     num_consumers : int
-        Processes like this one on this machine.
+        Number of processes like this one on this machine.
     """
     shared = images = processes = 0
     for pipeline in pipelines:
@@ -86,7 +86,7 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
 
 
 def free_memory() -> int:
-    """Return the available memory in bytes: the lower of the system's and the control groups'."""
+    """Return the free memory in bytes: the least of the system's and that of each control group."""
     free, of_groups = int(psutil.virtual_memory().available), free_memory_of_groups()
     return free if of_groups is None else min(free, of_groups)
 

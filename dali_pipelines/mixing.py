@@ -18,8 +18,8 @@ from readers.values import check_integer, check_positive, is_integer
 Delivered = TypeVar("Delivered", Step, dict[str, Any])
 
 Mix = Callable[[Array, Array, np.random.Generator], tuple[Array, float]]
-"""Function of images, their partners and a generator; it returns mixed images and their share of
-the first."""
+"""Function of images, their partners and a generator; it returns mixed images and the share of the
+first images in them."""
 
 
 def mixup(
@@ -34,18 +34,19 @@ def mixup(
     """Mix each image, and its label, with the image before it in the batch.
 
     Like torchvision.transforms.v2.MixUp: all images of a batch become ``lam * image + (1 - lam) *
-    partner``, and labels the same. ``lam`` is drawn from Beta(alpha, alpha). The partner of the
-    first image is the last; samples that are not ``valid`` stay as they are.
+    partner``, and so do labels. ``lam`` is drawn from Beta(alpha, alpha). The partner of the first
+    image is the last; samples that are not ``valid`` stay as they are.
 
     Parameters
     ----------
     batch : Step or dict
-        Of a Loader. Images are floats of one size, shape (batch, ..., height, width), of PyTorch,
-        NumPy, JAX or CuPy. Labels are integers of shape (batch,), or floats with any further axes.
+        Batches of a Loader. Images are floats of one size, shape (batch, ..., height, width), of
+        PyTorch, NumPy, JAX or CuPy. Labels are integers of shape (batch,), or floats with any
+        further axes.
     num_classes : int, optional
         Number of classes, for integer labels; these become one-hot, float32 of shape (batch,
-        num_classes). Floats, such as probabilities or what a regression predicts, are mixed as they
-        are.
+        num_classes). Floats, such as probabilities or the targets of a regression, are mixed as
+        they are.
     alpha : float
         Above 0. Near 0 most images are hardly mixed; 1 makes all shares equally likely.
     image, label : str
@@ -57,8 +58,8 @@ def mixup(
     Returns
     -------
     Step or dict
-        New, with all arrays of `batch`. It is the same in each run with the same seed, epoch and
-        step, after a resume as well, if NumPy, which draws ``lam``, is of the same version.
+        New object with all arrays of `batch`. It is the same in each run with the same seed, epoch
+        and step, also after a resume, with the same version of NumPy, which draws ``lam``.
 
     Raises
     ------
@@ -165,7 +166,9 @@ def _mixed_one(
     if isinstance(images, list):
         raise TypeError(f"{image!r} is a list of several sizes: set crop or resize, to mix them")
     if isinstance(labels, list):
-        raise TypeError(f"{label!r} is a list, of text or several lengths: give numbers, to mix it")
+        raise TypeError(
+            f"{label!r} is a list, of text or several lengths: convert it to numbers, to mix it"
+        )
     labels = _probabilities(label, labels, num_classes)
     partners = _partners(len(images), batch.get("valid"))
     images, share = mix(images, images[partners], np.random.default_rng(key))
@@ -173,7 +176,7 @@ def _mixed_one(
 
 
 def _partners(count: int, valid: Any) -> NDArray[np.int64]:
-    """Return the number of each sample's partner, that of an invalid one itself."""
+    """Return the number of each sample's partner; an invalid sample is its own partner."""
     partners = np.arange(count)
     mixed = partners if valid is None else np.flatnonzero(np.asarray(valid))
     partners[mixed] = np.roll(mixed, 1)
@@ -186,8 +189,8 @@ def _probabilities(name: str, labels: Array, num_classes: int | None) -> Array:
         return labels
     if labels.ndim != 1 or num_classes is None:
         raise ValueError(
-            f"{name!r} is {labels.dtype} of shape {tuple(labels.shape)}: to mix it, give "
-            "num_classes for integers of shape (batch,), or floats"
+            f"{name!r} is {labels.dtype} of shape {tuple(labels.shape)}: to mix it, set "
+            "num_classes for integers of shape (batch,), or convert it to floats"
         )
     if not hasattr(labels, "__array_namespace__"):
         import torch

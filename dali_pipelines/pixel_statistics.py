@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 PERCENTILES = (0.1, 1.0, 16.0, 50.0, 84.0, 99.0, 99.9)
 _SAMPLED = 20_000
-"""Most pixels per channel of an image that are kept for the percentiles."""
+"""Maximum number of pixels per channel of an image that are kept for the percentiles."""
 _LEFT_OUT = frozenset(
-    # What comes after the pixels, and what is random.
+    # Settings that change pixel values, and random ones.
     ("mean", "std", "stretch", "augment", "transform", "random_area", "random_aspect_ratio")
 ) | (
     OrderSettings.__annotations__.keys()
@@ -117,9 +117,9 @@ def pixel_statistics(
     progress : callable
         Wraps the batches to report progress, e.g. ``tqdm.tqdm``.
     **settings
-        Keywords of the factory: crop, planes, hdus, calibration, and so on. Settings that change
-        pixel values (mean, std, augment, transform, stretch, also that of a calibration) and those
-        of the order are ignored, and nothing is random.
+        Keywords of the factory: crop, planes, hdus, calibration, and so on. Nothing is random.
+        Settings of the order are ignored, and those that change pixel values: mean, std, augment,
+        transform and stretch, also the stretch of a calibration.
 
     Returns
     -------

@@ -156,7 +156,7 @@ class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
 
 
 class AudioSettings(OrderSettings, total=False):
-    """Keywords of `audio_pipeline` that other factories have, too: none of them is about images."""
+    """Keywords that `audio_pipeline` shares with other factories, all but those of images."""
 
     shard_id: int
     num_shards: int

@@ -1,4 +1,4 @@
-"""Rows of an Index that stand for all of it."""
+"""Rows that represent a whole Index."""
 
 from __future__ import annotations
 

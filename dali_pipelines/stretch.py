@@ -33,7 +33,7 @@ _CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], A
 }
 _UNLIMITED = (-math.inf, math.inf)
 _LEAST = 2.0**-126
-"""Up to its inverse, 1 / std is a normal number in float32."""
+"""Up to the inverse of this number, 1 / std is a normal number in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Stretch:
             limits = getattr(self, name)
             if not are_all(limits, Real) or len(limits) != 2 or not limits[0] < limits[1]:
                 raise ValueError(f"{name} must be (low, high) with low < high, got {limits!r}")
-        for name in ("unit", "a", "std", "mean"):  # NumPy would calculate with their own precision
+        for name in ("unit", "a", "std", "mean"):  # NumPy's scalars keep their own precision
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("clip", "clip_output"):
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))

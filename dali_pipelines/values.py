@@ -38,7 +38,7 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
 
 
 def shuffle_of(name: str, value: object) -> Shuffle:
-    """Return True, False or "blocks" in Python's own types; ValueError for other values."""
+    """Return True, False or "blocks", as bool or str; ValueError for other values."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if value != "blocks":
@@ -60,7 +60,7 @@ def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] |
 
 
 def are_all(values: Any, kind: type, least: int = 1) -> TypeGuard[Sequence[Any]]:
-    """Return whether values are `least` or more numbers of a kind; NumPy's count, bools do not."""
+    """Return whether values are `least` or more numbers of a kind, also of NumPy, but not bools."""
     is_text = isinstance(values, str | bytes)
     are_several = (
         isinstance(values, Sequence | np.ndarray)

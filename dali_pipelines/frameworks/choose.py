@@ -48,7 +48,7 @@ def framework_named(name: FrameworkName, sharding: Any = None) -> Framework:
 def image_format(
     name: FrameworkName, framework: Framework, settings: Mapping[str, Any]
 ) -> ImageFormat:
-    """Return the format of images that the settings ask for; ValueError if it lacks that."""
+    """Return the format of images in the settings; ValueError if the framework lacks it."""
     default = ImageFormat()
     dtype = torch_name(settings.get("dtype", default.dtype))
     memory_format = torch_name(settings.get("memory_format", default.memory_format))
@@ -59,7 +59,7 @@ def image_format(
         )
     if memory_format == "channels_last" and not framework.has_strides:
         raise ValueError(
-            f"memory_format='channels_last' is of framework='torch', not {name!r}: leave it out, "
+            f"memory_format='channels_last' is for framework='torch', not {name!r}: leave it out, "
             "and transpose the images if axes in the order NHWC are needed"
         )
     return ImageFormat(dtype, memory_format)

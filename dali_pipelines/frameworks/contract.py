@@ -22,11 +22,12 @@ Batch = dict[str, Array]
 Slots = slice | NDArray[np.int64]
 
 Convert = Callable[[Any], Array]
-"""Function that turns a TensorCPU or TensorGPU of DALI into an array, without a copy if it can."""
+"""Function that turns a TensorCPU or TensorGPU of DALI into an array, if possible without a
+copy."""
 
 
 class ImageFormat(NamedTuple):
-    """What a framework does to the images of a pipeline, which DALI cannot."""
+    """Conversions of the images of a pipeline that DALI cannot do, and the framework can."""
 
     dtype: str = "float32"
     """Element type, see `dali_pipelines.settings.DType`."""
@@ -43,21 +44,21 @@ class Framework(Protocol):
     """
 
     has_bfloat16: ClassVar[bool] = False
-    """Whether there is `to_bfloat16`."""
+    """Whether the framework has `to_bfloat16`."""
     has_strides: ClassVar[bool] = False
-    """Whether there is `channels_first`."""
+    """Whether the framework has `channels_first`."""
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ValueError if a Loader's settings do not suit: its factory's, and bad_sample."""
+        """Raise ValueError if the framework cannot work with the settings of a Loader."""
 
     def shards(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
     ) -> FindShards:
-        """Return a function that finds where the pipelines run and what they read."""
+        """Return a function that finds the devices of the pipelines, and their shards."""
         return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return the function that turns a pipeline's outputs into arrays; ValueError if none."""
+        """Return the function that turns outputs of a pipeline into arrays, or raise ValueError."""
         ...
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:

@@ -103,8 +103,8 @@ _ALIGNMENT = 16
 
 
 def _to_array(tensor: Any, device: jax.Device | None) -> Array:
-    # Arrays on the CPU become JAX's only when delivered: until then they are cut, and JAX would
-    # compile for each new shape.
+    # Arrays on the CPU become JAX arrays only when delivered: until then slots are cut out, and JAX
+    # would compile for each new shape.
     if not isinstance(tensor, TensorGPU) or not fits(to_numpy_type(tensor.dtype)):
         return to_numpy(tensor)
     address: Any = tensor.data_ptr()

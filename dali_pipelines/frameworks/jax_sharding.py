@@ -43,23 +43,23 @@ Shards = dict[int, list[jax.Device]]
 
 
 def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
-    """Check the shards of all processes, in each process alike: none may wait for one that fails.
+    """Check the shards of all processes in each process: all fail alike, so none waits.
 
-    ValueError if a process has no part in the array, or shards that a Loader cannot fill.
+    ValueError if a process has no shards, or shards that a Loader cannot fill.
     """
     count = jax.process_count()
     if {*held} not in ({jax.process_index()}, {*range(count)}):
         raise ValueError(
             f"the mesh has devices of processes {sorted(held)}, but there are {count} processes: "
-            "make it of the devices of all processes, or in each process of its own"
+            "make it from the devices of all processes, or in each process from its own devices"
         )
     for process, shards in held.items():
         first, each = min(shards), len(shards)
         if max(shards) - first >= each or first % each or num_shards % each:
             raise ValueError(
                 f"process {process} has shards {sorted(shards)} of {num_shards}, but needs "
-                "consecutive ones, as many as the other processes: make the mesh of jax.devices() "
-                "in their order"
+                "consecutive ones, as many as the other processes: make the mesh from "
+                "jax.devices() in their order"
             )
 
 
@@ -70,7 +70,7 @@ class Layout:
     sharding: jax.sharding.NamedSharding
     """Sharding for arrays with any number of axes."""
     num_shards: int
-    """Shards over all devices of the array."""
+    """Number of shards over all devices of the array."""
     shards: Shards
     """Shards of this process, in ascending order."""
 
@@ -83,7 +83,7 @@ class Layout:
         TypeError
             If `sharding` is not a NamedSharding of a mesh of devices.
         ValueError
-            If it splits images, has another memory_kind than its devices, or if processes have
+            If it splits images, if its memory_kind is not that of its devices, or if processes have
             different numbers of shards, or shards that are not consecutive.
         """
         named = isinstance(sharding, jax.sharding.NamedSharding)
@@ -105,7 +105,7 @@ class Layout:
             )
         spec = jax.sharding.PartitionSpec(*sharding.spec[:1])  # type: ignore[no-untyped-call]
         sharding = sharding.update(spec=spec)
-        size = sharding.mesh.size  # can always be split
+        size = sharding.mesh.size  # arrays without further axes can always be split
         each = sharding.shard_shape((size,))[0]
         held: dict[int, Shards] = defaultdict(lambda: defaultdict(list))
         for device, (rows,) in sharding.devices_indices_map((size,)).items():
@@ -122,7 +122,7 @@ class Layout:
         Raises
         ------
         ValueError
-            If other devices are asked for, or other shards than those of a global array.
+            If other devices are asked for, or shards other than those of the global array.
         """
         own = tuple(device_of(holders[0]) for holders in self.shards.values())
         if devices is None:
@@ -144,7 +144,7 @@ class Layout:
         return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def joined(self, batches: list[Batch]) -> Batch:
-        """Return global arrays of this process's batches; outputs that cannot be arrays stay lists.
+        """Return the batches of this process as global arrays; lists stay lists.
 
         NumPy arrays, for types that JAX lacks, hold only the samples of this process.
 

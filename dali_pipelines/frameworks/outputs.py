@@ -1,4 +1,4 @@
-"""Batches of a pipeline made without DALI's iterators: ahead of time, or one by one."""
+"""Batches of a pipeline without DALI's iterators: made ahead of time, or one by one."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def check_even(pipeline: ReaderPipeline) -> None:
     if pipeline.uneven is not None:
         raise ValueError(
             f"the arrays {pipeline.uneven!r} of one batch differ in shape: set crop or resize, or "
-            "ragged='list' or 'pad', which targets with an attribute 'outside' follow"
+            "ragged='list' or 'pad' (targets need an attribute 'outside' for that)"
         )

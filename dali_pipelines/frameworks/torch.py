@@ -25,7 +25,7 @@ class Torch(Framework):
         return from_dlpack
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return DALI's iterator, or `Outputs` for lists of tensors, which DALI's does not make."""
+        """Return DALI's iterator, or `Outputs` for lists of tensors, which it cannot make."""
         return Outputs(pipeline, from_dlpack) if pipeline.listed else _DaliBatches(pipeline)
 
     def to_bfloat16(self, array: Any) -> torch.Tensor:

@@ -30,7 +30,7 @@ def bad_slots(batch: Batch) -> Iterator[tuple[int, int, ReadReport]]:
 def valid_only(batch: Batch, valid: NDArray[np.bool_], framework: Framework) -> Batch:
     """Return the batch without the slots that are not valid."""
     count = int(valid.sum())
-    # Where only the end is left out, a slice: most frameworks make a view of it.
+    # A slice if only the end is left out: most frameworks return a view for it.
     slots = slice(count) if valid[:count].all() else valid.nonzero()[0]
     return {name: _taken(array, slots, framework) for name, array in batch.items()}
 
@@ -42,7 +42,7 @@ def _taken(array: Array, slots: Slots, framework: Framework) -> Array:
 
 
 def pixels_of(batch: Batch) -> int:
-    """Return the pixels of the valid images, each channel counted, and padding."""
+    """Return the number of values (pixels times channels) of the valid images, padding included."""
     images, valid = next(iter(batch.values())), np.asarray(batch["valid"])  # the first output
     if not isinstance(images, list):
         return int(valid.sum()) * math.prod(images.shape[1:])
@@ -52,5 +52,5 @@ def pixels_of(batch: Batch) -> int:
 
 
 def listed(values: Iterable[Any]) -> list[Any]:
-    """Return the values of a column of a batch, an array or a list, as Python's own."""
+    """Return the values of a column of a batch, an array or a list, as Python objects."""
     return [one.tolist() if hasattr(one, "tolist") else one for one in values]

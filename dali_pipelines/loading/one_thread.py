@@ -1,7 +1,7 @@
 """A Loader is for one thread at a time: a second one gets an error, and the first goes on.
 
-At exit Python ends daemon threads where they next need its lock. Inside of DALI or PyTorch this
-aborts the process, so they are stopped outside of steps before.
+At exit, Python ends a daemon thread when it next needs the GIL. Inside DALI or PyTorch this aborts
+the process, so these threads are stopped before that, between two steps.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any
 
 _IN_USE = (
-    "this Loader is in use by another thread: share one iterator under a lock, or one Loader for "
-    "each thread"
+    "this Loader is in use by another thread: share one iterator under a lock, or make one Loader "
+    "for each thread"
 )
 _PATIENCE_S = 5.0
 """Time for a step to end at exit, and again after its Loader was closed."""
@@ -27,10 +27,10 @@ _exiting = False
 
 
 class OneThread:
-    """Context manager that raises RuntimeError where another thread is inside.
+    """Context manager that raises RuntimeError if another thread is inside.
 
-    At exit no other thread gets in or out; `close`, a method of the Loader, lets one that waits
-    inside go on.
+    At exit no other thread can enter or leave; `close`, a method of the Loader, wakes a thread that
+    waits inside.
     """
 
     def __init__(self, close: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class OneThread:
 
 @cache
 def _stop_at_exit() -> None:
-    """Stop all Loaders at exit, before DALI ends pipelines and pools: what registers last is first.
+    """Stop all Loaders at exit, before DALI ends pipelines and pools: last in, first out.
 
     DALI ends pools by `weakref.finalize`, which registers itself when it is first used.
     """
@@ -75,14 +75,14 @@ def _stop_all() -> None:
 
 
 def _stay_at_exit() -> None:
-    """Let a daemon thread wait for the end of the process, if that ends."""
+    """Block a daemon thread forever if the process is ending."""
     if _exiting and threading.current_thread() is not threading.main_thread():
         threading.Event().wait()
 
 
 @dataclass(eq=False)
 class Steps(Iterator[Any]):
-    """Steps of a loop over a Loader; a generator alone would raise ValueError to another thread."""
+    """Steps of a loop over a Loader; a mere generator would raise ValueError in another thread."""
 
     steps: Iterator[Any]
     one_thread: OneThread

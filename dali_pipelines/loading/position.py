@@ -23,7 +23,8 @@ from readers.values import is_integer
 logger = logging.getLogger(__name__)
 
 _schedule = lru_cache(maxsize=16)(Schedule)
-"""Each step asks for the same one several times, and it checks its arguments."""
+"""Cached: each step asks for the same Schedule several times, and making one checks its
+arguments."""
 
 
 OF_STATE = "seed", "shuffle", "block_rows"
@@ -66,26 +67,26 @@ class Position:
         shuffles = settings.get("mode") != "eval"
         self._defaults = {"seed": 0, "shuffle": shuffles, "block_rows": BLOCK_ROWS}
         self.epoch, self.position = 0, 0
-        """Of the first sample that is not delivered yet, in the order."""
+        """Epoch and position, in the order, of the first sample that is not delivered yet."""
         self.steps = 0
         """With `epoch_steps`: steps since the start of epoch 0."""
         self.start = 0, 0, 0
-        """Steps, epoch and position where the current epoch begins, with `epoch_steps`: other step
-        sizes may have come before."""
+        """With `epoch_steps`: steps, epoch and position where the current epoch begins. They cannot
+        be calculated, as the step size may have changed."""
         self._find_shards = find_shards
         self._assumed: ProcessShards | None = None
         self._settled: ProcessShards | None = None
         self._schedule_of(find_shards(fewest=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy decides when it starts, maybe in another process.
+        # A copy, maybe in another process, decides again when it starts.
         return {**vars(self), "_assumed": None, "_settled": None}
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """What pipelines get that begin here."""
+        """Keywords for pipelines that begin here."""
         begin = {**self._order, "epoch": self.epoch, "position": self.position}
-        # Not every factory takes it.
+        # Not every factory takes first_step.
         return begin if self.epoch_steps is None else {**begin, "first_step": self.steps}
 
     @property
@@ -169,7 +170,7 @@ class Position:
         self.epoch, self.position = self.schedule.start
 
     def reset(self, epoch: int | None = None) -> bool:
-        """Go to the start of an epoch, by default of the current one; return whether that moves."""
+        """Go to the start of an epoch, by default the current one; return whether it moved."""
         epoch = self.counted_epoch if epoch is None else epoch
         target = self.steps, epoch, 0
         if self.epoch_steps is not None:
@@ -183,14 +184,14 @@ class Position:
         steps, schedule = epoch * epoch_steps, self.schedule
         if steps == self.start[0]:
             return self.start
-        # The sizes of earlier steps are unknown: as if all had been of the present size.
+        # The sizes of earlier steps are unknown: assume that all had the present size.
         known = epoch >= self.counted_epoch
         origin = (self.steps, self.epoch, self.position) if known else (0, 0, 0)
         position = origin[2] + (steps - origin[0]) * schedule.stride
         return steps, *max((0, 0), schedule.place(origin[1], position))
 
     def advance(self) -> None:
-        """Move to the next step, at once: an interrupt comes before or after."""
+        """Move to the next step by one assignment: an interrupt comes before or after it."""
         position = self.position + self.schedule.stride
         if self.epoch_steps is None:
             position = min(position, len(self._index))
@@ -201,7 +202,7 @@ class Position:
         (self.epoch, self.position), self.steps, self.start = moved, steps, start
 
     def state(self) -> dict[str, Any]:
-        """Return the state of a Loader, plain values of Python alone; see `Loader.state_dict`."""
+        """Return the state of a Loader, plain Python values only; see `Loader.state_dict`."""
         state = {
             "version": VERSION,
             **_order_of(self._order),
@@ -228,7 +229,9 @@ class Position:
             )
         missing = {"version", "seed", "shuffle", "epoch", "position", "digest"} - set(state)
         if missing:
-            raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
+            raise ValueError(
+                f"the state lacks {sorted(missing)}: pass the dict that state_dict() returned"
+            )
         _check_integer(state, "seed", 2**64 - 1)
         _check_integer(state, "epoch", 2**63 - 1)  # leaves room for further epochs
         if shuffle_of("shuffle of the state", state["shuffle"]) == "blocks":
@@ -279,7 +282,7 @@ class Position:
     def positions(self) -> Iterator[tuple[Device, list[int]]]:
         """Yield each device of this process with the positions that it takes in the next step.
 
-        With `epoch_steps` they may lie beyond the pass.
+        With `epoch_steps` they may be beyond the pass.
         """
         shards, num_rows = self.shards, len(self._index)
         for number, device in enumerate(shards.devices):
@@ -345,7 +348,7 @@ def _check_weights(state: Mapping[str, Any], weights: RunningWeights | None) -> 
     if saved != found:
         raise ValueError(
             f"the state was saved with {_described(saved)}, and this Loader has "
-            f"{_described(found)}, so its position means other rows: give the same weights, or "
+            f"{_described(found)}, so its position means other rows: pass the same weights, or "
             f"{_again(state)}"
         )
 

@@ -1,7 +1,7 @@
-"""Rows that cannot be read: what a Loader does with them, and how it finds those that end a graph.
+"""Rows that cannot be read: how a Loader rejects them, and finds those that make a graph fail.
 
 A reader reports a row that it cannot read. A graph reports damage that its decoder notices; but an
-image that DALI cannot decode fails the whole batch, without the name of a row.
+image that DALI cannot decode fails the whole batch, and the error names no row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def image_names(hdus: Any) -> tuple[str, ...]:
 
 
 class BadRows:
-    """The rows of a Loader that cannot be read, handled as `bad_sample` and `max_bad` say.
+    """Rejects the rows of a Loader that cannot be read, according to `bad_sample` and `max_bad`.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class BadRows:
     settings : mapping
         Keywords of the pipelines: ``rejected``, and ``hdus``.
     position : Position
-        Tells at which step a row is rejected.
+        Gives the step at which a row is rejected.
     stats : LoaderStats
         Gets the rejected rows.
     bad_sample, max_bad
@@ -81,7 +81,9 @@ class BadRows:
                     f"to 1.0, got {max_bad!r}"
                 )
             if bad_sample == "raise":
-                raise ValueError(f"max_bad={max_bad!r} limits what bad_sample='skip' leaves out")
+                raise ValueError(
+                    f"max_bad={max_bad!r} limits the rows that bad_sample='skip' leaves out"
+                )
         self.raises = bad_sample == "raise"
         self.left_out: dict[int, str] = dict(settings["rejected"])
         """Rows that pipelines must not try again, and why."""
@@ -91,7 +93,7 @@ class BadRows:
         self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
 
     def reject(self, row: int, reason: str, is_of_store: bool = False) -> None:
-        """Note and log a row that cannot be read; ReadError by `bad_sample` or `max_bad`."""
+        """Record and log an unreadable row; ReadError by `bad_sample="raise"` or `max_bad`."""
         path, name = self._index.path(row), self._index.name(row)
         if self.raises:
             raise ReadError(name, reason, row=row, is_of_store=is_of_store)
@@ -105,14 +107,14 @@ class BadRows:
         else:
             self._unlisted += 1
         most = self._max_bad
-        # A share times the rows could round to less than it is of them.
+        # share * rows could round down and reject a row too early
         amount = count if is_integer(most) else count / len(self._index)
         if most is not None and amount > most:
             reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
             raise ReadError(name, reason, row=row)
 
     def leave_out(self, row: int, reason: str) -> bool:
-        """Reject a row that pipelines must not try again; return False if it is known as such."""
+        """Reject a row that pipelines must not try again; return False if it already was."""
         if row in self.left_out:
             return False
         self.reject(row, reason)
@@ -134,7 +136,7 @@ class BadRows:
     def reject_reported(self, batch: Batch) -> None:
         """Reject the rows that readers or the graph report in a batch.
 
-        ReadError by `reject`, or for a slot that should hold another row, where none can be read.
+        Raises the ReadError of `reject`, or one if no row can be read to fill a slot.
         """
         blank = None
         for _, row, report in bad_slots(batch):
@@ -159,19 +161,19 @@ class BadRows:
         return f"part {part}{named}: {_DAMAGED}"
 
     def _refuse_blank(self, report: ReadReport) -> NoReturn:
-        """Raise ReadError for a slot that should hold another row, where none can be read."""
+        """Raise ReadError because no row can be read to fill a slot."""
         row = report.rejected_row or 0
         cause = f"{report.reason}; " if report.reason else ""
         raise ReadError(
             self._index.name(row),
             f"{cause}tail 'fill' puts another row into its slot, and none of the "
-            f"{len(self._index)} rows can be read: check that the files are there, or give "
-            "another tail",
+            f"{len(self._index)} rows can be read: check that the files are there, or set another "
+            "tail",
             row=row,
         )
 
     def log_rest(self) -> None:
-        """Log how many rows were rejected that are not named in the log."""
+        """Log the number of rejected rows that the log does not name."""
         if self._unlisted:
             logger.warning("left out: and %d more, see stats.rejected", self._unlisted)
             self._unlisted = 0
@@ -182,15 +184,16 @@ class BadRows:
 _READABLE = "it can be read, but the graph (decoder or transform) fails on it"
 
 MakePipeline = Callable[[int, Mapping[int, str]], ReaderPipeline]
-"""(position of the epoch to begin with, rows to leave out and why) -> pipeline of batches of one
-sample, which reads in this process and does not read ahead."""
+"""Function of the position in the epoch to begin with, and of the rows to leave out with reasons.
+It makes a pipeline with batches of one sample, which reads in this process and not ahead."""
 
 
 def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """Run samples through a graph one by one, and yield the rows on which it fails, and why.
+    """Run samples through a graph one by one; yield each row on which it fails, and the reason.
 
     If the graph fails without the row as well (e.g. the device is lost), the row is not the cause.
-    The reason comes from the Reader, if it cannot decode the row either; else from the graph.
+    The reason is that of the Reader if it cannot decode the row either, otherwise that of the
+    graph.
     """
     pipeline, following = None, -1
     for position in positions:
@@ -227,7 +230,7 @@ def _runs(pipeline: ReaderPipeline) -> bool:
 
 
 def _cause(error: RuntimeError) -> str:
-    """Return the line of DALI's message that says what is wrong."""
+    """Return the line of DALI's message that gives the cause."""
     text = " ".join(str(error).split())
     found = re.search(r"encountered: (.*?)[ :]*(C\+\+ context|Current pipeline|$)", text)
     return found[1] if found else text

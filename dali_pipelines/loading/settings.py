@@ -17,7 +17,7 @@ from readers.index.table import Index
 logger = logging.getLogger(__name__)
 
 ORDER = frozenset(OrderSettings.__annotations__)
-"""Settings of the order of samples, which a Loader uses itself, too."""
+"""Settings of the order of samples, which the Loader itself uses, too."""
 OF_IMAGES = NAMES - AudioSettings.__annotations__.keys() - {"window"}
 """Settings that only factories of images take."""
 _OF_THE_LOADER = {
@@ -41,8 +41,8 @@ def pipeline_settings(
     factory : callable
         Factory of the Loader.
     config : mapping
-        Keywords that the Loader was given. Those that functools.partial binds are added, and those
-        of the windows of the Index.
+        Keywords that the Loader was given. The function adds those that functools.partial binds,
+        and those for the windows of the Index.
     others : collection of str
         Keywords that the Loader keeps for itself.
     index : Index
@@ -72,9 +72,9 @@ def pipeline_settings(
 
 
 def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings by which the windows of an Index are cut, but those that were given.
+    """Return the settings that cut the windows of an Index, except those that were given.
 
-    There are none if the Index has no windows, or if other parts of the images were asked for.
+    Empty if the Index has no windows, or if other parts of the images were asked for.
     """
     if index.window_size is None or not _takes_windows(given):
         return {}
@@ -85,26 +85,27 @@ def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _takes_windows(given: Mapping[str, Any]) -> bool:
-    """Return whether the settings leave open, or say, that windows are those of the rows."""
+    """Return whether the settings say, or do not rule out, that windows are those of the rows."""
     others = ("random_area", "resize_shorter")
     return given.get("window") in (None, "row") and not any(given.get(one) for one in others)
 
 
 def _warn_of_lost_windows(index: Index, settings: Mapping[str, Any]) -> None:
-    """Log a warning if rows seem to be windows, and other parts of the images are delivered."""
+    """Log a warning if rows seem to be windows, but other parts of the images are delivered."""
     is_lost = index.window_size is None and {*CORNERS} <= {*index.table.column_names}
     if not is_lost or settings.get("window") is not None or not _takes_windows(settings):
         return
     logger.warning(
         "%s delivered, and columns y and x of the Index are not used, because it has no "
         "window_size, which pandas, CSV files and a concat of several sizes do not keep: set "
-        "window='row' and crop for windows at y and x, or window='center' if they are not for that",
+        "window='row' and crop for windows at y and x, or window='center' if y and x mean "
+        "something else",
         "Whole images are" if settings.get("crop") is None else "The middle of each image is",
     )
 
 
 def row_values(index: Index, settings: dict[str, Any]) -> RowValues:
-    """Take the columns that no tensor carries out of the settings of pipelines.
+    """Remove the columns that cannot be tensors from the settings of pipelines.
 
     KeyError or TypeError as of `Index.row_values`.
     """
@@ -123,11 +124,11 @@ def check_settings(
     taker: str,
     not_taken: Collection[str],
 ) -> dict[str, Any]:
-    """Check keywords for a factory; return those of PipelineConfig, as it converts them.
+    """Check keywords for a factory; return those of PipelineConfig, converted by it.
 
-    A factory checks itself the values of keywords that it declares one by one, and all names if it
-    takes any keyword. `taker` is the class that takes them, as a Loader; `others` are keywords of
-    its own, and `not_taken` those of factories that it does not take.
+    A factory itself checks the values of keywords that it declares one by one, and all names if it
+    takes any keyword. `taker` is the class for messages, such as Loader; `others` are its own
+    keywords, and `not_taken` those of factories that it rejects.
 
     Raises
     ------
@@ -144,7 +145,7 @@ def check_settings(
             )
         check_names(f"{taker} with {title(factory)}", settings, known)
     declared = set(names_of(factory, unpacked=False) or ())
-    if "calibration" in declared:  # it has a `missing` of its own
+    if "calibration" in declared:  # its own `missing` is another setting
         declared |= CalibrationSettings.__annotations__.keys()
     checked = {name: settings[name] for name in NAMES & set(settings) - (declared - ORDER)}
     config = PipelineConfig(**{"batch_size": 1, **checked})

@@ -1,7 +1,8 @@
-"""Calls in another interpreter, for code that a hostile file can bring down.
+"""Calls in another interpreter, for code that a hostile file can crash.
 
-Not by multiprocessing: workers of an Executor may be daemons, which it forbids child processes, and
-its pools share a pipe, so that a process that is killed while it sends a result stops the others.
+multiprocessing does not serve: it forbids child processes of daemons, as workers of an Executor may
+be, and its pools share a pipe, so a process that is killed while it sends a result stops the
+others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from readers.worker.parent_watch import die_with
 
 _END_S = 2
-"""For a killed interpreter, which may hang in a file system."""
+"""Seconds to wait for a killed interpreter, which may hang in a file system."""
 
 
 class Crash(Exception):
@@ -32,9 +33,9 @@ class Crash(Exception):
 
 
 class Interpreter:
-    """An interpreter that does one call after another; it ends with this process, if not before.
+    """An interpreter that does one call after another; it ends with this process at the latest.
 
-    It imports functions by name, from the same folders as this one, and leaves Ctrl-C to it.
+    It imports functions by name, from the same folders as this process, and ignores Ctrl-C.
     """
 
     def __init__(self) -> None:
@@ -43,9 +44,9 @@ class Interpreter:
         self._is_closed = False
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``, or a Crash if it kills the interpreter; another is started.
+        """Return ``function(*args)``, or a Crash if it killed the interpreter; start a new one.
 
-        What the function raises is raised here; WorkerError if no interpreter can be started.
+        Raises the exceptions of the function, and WorkerError if no interpreter can be started.
         """
         with self._lock:
             if self._is_closed:
@@ -72,7 +73,7 @@ class Interpreter:
         return result
 
     def close(self) -> None:
-        """Kill the interpreter, also from another thread than that which waits for its call."""
+        """Kill the interpreter; a thread other than the one that waits for its call may do so."""
         with self._lock:
             self._is_closed = True
             self._end()
@@ -97,7 +98,7 @@ class Interpreter:
             return None
         process.kill()
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # who waits there goes on, though it hangs
+            self._socket.shutdown(socket.SHUT_RDWR)  # the waiting thread goes on
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)
@@ -105,16 +106,16 @@ class Interpreter:
 
 
 def isolated(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Return ``function(*task)`` for each task, or a Crash for one that kills its interpreter."""
+    """Return ``function(*task)`` for each task, or a Crash if the task kills its interpreter."""
     with closing(Interpreter()) as interpreter:
         return [interpreter(function, *task) for task in tasks]
 
 
 def main() -> None:
-    """Do the calls that come from the process and through the socket that the arguments name."""
+    """Do the calls of the process that the arguments name, through a socket."""
     die_with(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)  # what libraries print is no report of a command
+    os.dup2(2, 1)  # output of libraries must not get into that of a command
     with Connection(int(sys.argv[2])) as connection, suppress(EOFError):
         connection.send_bytes(b"ready")
         while True:

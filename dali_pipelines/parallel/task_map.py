@@ -21,11 +21,11 @@ Task = tuple[Any, ...]
 """Arguments of a function."""
 
 AHEAD = 2
-"""Tasks under way for each process. Results are taken in order, so this bounds the memory."""
+"""Most tasks under way for each process. Results are taken in order, so this limits the memory."""
 MOST_AHEAD = 1024
-"""The same for all workers of an Executor, whose number is not known."""
+"""The same for all workers of an Executor together, as their number is not known."""
 _AT_ONCE = 32
-"""Small tasks that a worker gets together, or an interpreter that it starts for them."""
+"""Number of small tasks that a worker, or an interpreter that it starts, gets together."""
 
 
 def process_map(
@@ -36,7 +36,7 @@ def process_map(
 ) -> Generator[Any, None, None]:
     """Yield ``function(*task)`` for each task, in order; closing it ends the processes at once.
 
-    With an `executor` its workers do the tasks, else with one process this one.
+    With an `executor` its workers do the tasks; with one process this process does them.
 
     Raises
     ------
@@ -63,10 +63,10 @@ def isolated_map(
     num_processes: int,
     executor: Executor | None = None,
 ) -> Generator[Any, None, None]:
-    """Yield ``function(*task)`` for each task, in order, or a Crash for one that kills its process.
+    """Yield ``function(*task)`` for each task, in order, or a Crash if a task kills its process.
 
-    For code that a hostile file can bring down. With an `executor` its workers do the tasks, in
-    child processes of theirs.
+    For code that a hostile file can crash. With an `executor`, child processes of its workers do
+    the tasks.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def _by_workers(
 
 @contextmanager
 def _worker_errors() -> Iterator[None]:
-    """Turn what an executor raises for tasks that it cannot do into a WorkerError."""
+    """Turn the errors that an executor raises for tasks that it cannot do into a WorkerError."""
     try:
         yield
     except BrokenExecutor as error:
@@ -143,7 +143,7 @@ def _worker_errors() -> Iterator[None]:
     except CancelledError as error:
         raise WorkerError("the executor has dropped a task: is its scheduler gone?") from error
     except (ImportError, AttributeError) as error:
-        reason = "a worker cannot import what it needs, install the same dali-pipelines there"
+        reason = "a worker cannot import the package, install the same dali-pipelines there"
         raise WorkerError(f"{reason}: {error}") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("distributed", "mpi4py"):
@@ -152,10 +152,10 @@ def _worker_errors() -> Iterator[None]:
 
 
 class _Call:
-    """A call that is done as it is unpickled, and replaced by its result.
+    """A call that is done when it is unpickled, and replaced by its result.
 
-    Where a worker cannot import the package, its task fails, and not the worker: Dask's would be
-    replaced for ever.
+    If a worker cannot import the package, the task fails, and not the worker: Dask would replace
+    its workers for ever.
     """
 
     def __init__(self, function: Callable[..., Any], task: Task) -> None:
@@ -184,11 +184,11 @@ def _in_order(
     most: int,
     end: Callable[[], None] | None = None,
 ) -> Generator[Any, None, None]:
-    """Let threads do the tasks, at most so many ahead, and yield their results in order.
+    """Let threads do the tasks, with a limited number ahead, and yield their results in order.
 
     When this is closed, the threads take no more tasks, and `end` lets those that wait go on.
     """
-    # Queues of C code only: Ctrl-C at any instruction could leave a Condition locked for threads.
+    # Only queues in C: with others, Ctrl-C at any instruction could leave a Condition locked.
     jobs: _Jobs = SimpleQueue()
     done: _Done = SimpleQueue()
     found: dict[int, Future[Any]] = {}
@@ -262,5 +262,5 @@ def _submitted(executor: Executor, function: Callable[..., Any], task: Task) -> 
         return executor.submit(function, *task)
     except BrokenExecutor:
         raise
-    except RuntimeError as error:  # as concurrent.futures says that it is shut down
-        raise WorkerError(f"the executor takes no tasks: {error}: give a running one") from error
+    except RuntimeError as error:  # concurrent.futures raises this after a shutdown
+        raise WorkerError(f"the executor takes no tasks: {error}: pass a running one") from error

@@ -1,4 +1,4 @@
-"""A task as a worker does it, on a machine that may lack the files or have another version."""
+"""A task in a worker, whose machine may lack the files or have another version."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
     Raises
     ------
     WorkerError
-        If this machine has another version of the package than `wanted`, does not see the folders
-        of the files that the task names, or cannot write files; or if the task cannot import
-        something, or has a fault.
+        If the version of the package on this machine is not `wanted`, if the machine does not see
+        the folders of the files that the task names, or cannot write files, or if the task cannot
+        import something, or fails.
     """
     if own_version() != wanted:
         fail(f"has dali-pipelines {own_version()}, expected {wanted}: install the same version")
@@ -33,7 +33,8 @@ def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
         return function(*task)
     except OSError as error:
         fail(f"fails: {error}", error)
-    except (ImportError, AttributeError) as error:  # or they would tell of a missing package
+    except (ImportError, AttributeError) as error:
+        # As it is, a command would report a missing extra.
         fail(f"fails: {error!r}", error)
 
 
@@ -42,8 +43,8 @@ def check_folders(paths: Iterable[str]) -> None:
     for folder in sorted({os.path.dirname(path) for path in paths if not is_url(path)}):
         if not os.path.isdir(folder):
             fail(
-                f"sees no folder {folder}: the files must lie on a file system that all workers "
-                "have mounted at the same path, or be given by URLs"
+                f"sees no folder {folder}: put the files on a file system that all workers mount "
+                "at the same path, or pass URLs"
             )
 
 
