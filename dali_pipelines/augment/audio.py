@@ -14,7 +14,7 @@ from dali_pipelines.graph.user_operators.operators import ImageKind
 from readers.values import check_integer, check_number
 
 _LOUDEST = 200.0
-"""Decibels that float32 holds easily, either way."""
+"""Largest gain in decibels, either way; float32 holds it easily."""
 _QUIETEST = 1e-20
 """Share of the largest amplitude below which a recording counts as silent."""
 
@@ -97,13 +97,14 @@ class SpecAugment:
     freq_masks, time_masks : int
         Number of masks along each axis, at least 0.
     freq_width : int
-        Most bands of a mask; the width is uniform from 0 to this.
+        Maximum number of bands of a mask; the width is uniform from 0 to this.
     time_width : int
-        Most frames of a mask.
+        Maximum number of frames of a mask.
     time_share : float
-        Most of the frames of a sample that one mask may cover, from 0 to 1.
+        Largest share of the frames of a sample that one mask may cover, from 0 to 1.
     value : float
-        Value of what is overwritten, in units of the features: 0 is the mean of normalised ones.
+        Value of masked bands and frames, in units of the features: 0 is the mean of normalised
+        ones.
 
     Raises
     ------
@@ -122,7 +123,7 @@ class SpecAugment:
     moves_pixels = False
     num_images = 1
     of_features = True
-    """Features are its input, and not the waveform."""
+    """Its input is the features, not the waveform."""
 
     def __post_init__(self) -> None:
         for name in ("freq_masks", "freq_width", "time_masks", "time_width"):
@@ -143,7 +144,7 @@ class SpecAugment:
         return features
 
     def _masked(self, features: Any, chance: Chance, axis: str, length: Any, most: Any) -> Any:
-        """Overwrite one part of an axis of this length, of at most so many."""
+        """Overwrite one part of an axis of this length, at most `most` long."""
         width = math.floor(chance.uniform(0.0, most + 1.0 - 1e-4))
         start = math.floor(chance.uniform() * (length - width + 1.0))
         return fn.erase(

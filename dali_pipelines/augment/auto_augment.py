@@ -113,7 +113,7 @@ class _Turn(NamedTuple):
     """The first or the second operation of each pair."""
 
     rows: list[Operation]
-    """Of both signs, one pair after the other; then one that does nothing."""
+    """Operations of both signs, one pair after the other; the last does nothing."""
     p: list[float]
     """Probability of each pair's operation."""
 

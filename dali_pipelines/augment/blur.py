@@ -14,7 +14,7 @@ from dali_pipelines.graph.user_operators.operators import ImageKind
 from readers.values import check_integer
 
 _LARGEST_KERNEL = 1023
-"""Pixels; kernels ten times as large take DALI seconds per image."""
+"""Largest kernel in pixels; kernels ten times as large take DALI seconds per image."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> A
 
 
 def in_some(where: Any, image: Any, change: Callable[..., Any], *arguments: Any) -> Any:
-    """Change the images where `where`, bool, is True; the others cost nothing.
+    """Change the images for which `where`, bool, is True; the others cost nothing.
 
     `change` gets the image and arguments of these samples. Pass it random numbers and constants as
     arguments: nodes made inside it would have the size of the whole batch.

@@ -1,4 +1,4 @@
-"""Operations of policies; TrivialAugment and RandAugment: one of them, or several in turn.
+"""Operations of policies, and the policies TrivialAugment and RandAugment.
 
 Each sample draws a row of a table with all parameters of its operation. The images pass one
 operator after the other, each applied only to the samples that drew it.
@@ -91,7 +91,7 @@ RAND = Ranges(0.3, Operation(x_share=150 / 331, y_share=150 / 331), 30, 0.9, 4)
 def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
     """Return the operations `NAMES` at a strength from 0 to 1; `sign` is for those that have one.
 
-    The last, Invert, belongs to AutoAugment alone.
+    Only AutoAugment has the last, Invert.
     """
     signed = sign * strength
     shear, factor = ranges.shear * signed, 1 + ranges.factor * signed

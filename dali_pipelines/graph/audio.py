@@ -23,16 +23,16 @@ _EPSILON = 1e-10
 
 
 class AudioGraph(NamedTuple):
-    """What the graph makes of the arrays of an `readers.audio.AudioReader`."""
+    """Decoder of the arrays of a `readers.audio.reader.AudioReader`."""
 
     rate: int
     channels: int
     features: Spectrogram | None
     """None for the waveform."""
     on_features: tuple[Augmentation, ...] = ()
-    """Augmentations of the features; those of the settings are of the waveform."""
+    """Augmentations of the features; the settings have those of the waveform."""
     transform: Transform | None = None
-    """The user's own operators, after all others."""
+    """Operators of the user, after all others."""
 
     def decode(self, arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         """Return the segment as an image of shape (1, samples, channels)."""
@@ -47,7 +47,7 @@ class AudioGraph(NamedTuple):
         )
 
     def add(self, image: Any, chance: Chance, config: PipelineConfig) -> Any:
-        """Add the features, shape (bands, frames, channels), and what follows them."""
+        """Add the features, shape (bands, frames, channels), and the operators after them."""
         assert self.features is not None
         image = features(image, self.features, self.rate, self.channels)
         for one in self.on_features:
@@ -57,7 +57,7 @@ class AudioGraph(NamedTuple):
         return image
 
     def _frames(self, samples: Any) -> Any:
-        """Return how many frames so many samples become."""
+        """Return the number of frames of this number of samples."""
         if self.features is None:
             return samples
         _, window, hop = self.features.sizes(self.rate)
@@ -68,7 +68,7 @@ class AudioGraph(NamedTuple):
 
 def features(image: Any, kind: Spectrogram, rate: int, channels: int) -> Any:
     """Return the features of recordings of shape (1, samples, channels), channel by channel."""
-    if not kind.center:  # a window is the least that the operator takes
+    if not kind.center:  # the operator needs one window at least
         image = fn.pad(image, axes=[1], shape=[kind.sizes(rate)[1]])
     found = [_of_channel(image[0, :, channel], kind, rate) for channel in range(channels)]
     joined = fn.stack(*found, axis=2)
@@ -120,6 +120,6 @@ def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
 
 
 def _hann(length: int) -> Sequence[float]:
-    """Return the periodic Hann window of torch and librosa; DALI's own lies half a sample later."""
+    """Return the periodic Hann window of torch and librosa; DALI's is half a sample later."""
     phases = np.arange(length) * (2 * np.pi / length)
     return [float(value) for value in 0.5 - 0.5 * np.cos(phases)]

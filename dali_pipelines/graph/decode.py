@@ -26,7 +26,7 @@ from dali_pipelines.settings import Augmentation
 
 MOVED = frozenset(("part", "affine", "inside"))
 """Arrays that the Source sends for geometry done in the graph. Geometry comes before flips, mean
-and std, so a decoder that gets one of these must leave those steps to the graph."""
+and std, so a decoder that gets one of these arrays must leave these steps to the graph."""
 
 
 class Decoded(NamedTuple):
@@ -44,15 +44,15 @@ class Decoded(NamedTuple):
     converts to the dtype of the settings (float32 for float16). This saves one pass over the frame
     and leaves only the resize."""
     layout: Literal["HWC", "CHW"] | None = None
-    """Order of the axes of `image`; HWC is permuted to CHW. None takes the order of the Reader's
-    array ``image`` from its SampleSpec, or HWC if that names none."""
+    """Order of the axes of `image`; HWC is permuted to CHW. None takes the layout in the SampleSpec
+    of the Reader's array ``image``, or HWC if it has none."""
     channels: int | None = None
     """Channels of `image`; None takes the Reader's number."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
     largest: float | None = None
-    """Largest possible value of an image whose least is 0, before mean and std: 255 for 8 bits.
-    None if it is unknown or differs between images."""
+    """Largest possible value of an image with values from 0 on, before mean and std: 255 for 8
+    bits. None if it is unknown or differs between images."""
     other: Other | None = None
     """Images of a second element type, if a batch may hold both."""
     memory: DecoderMemory | None = None
@@ -84,10 +84,12 @@ class DecoderMemory(NamedTuple):
     """Additional memory of a decoder."""
 
     cupy_nbytes: Callable[[int, int, int], int]
-    """Function of (batch size, bytes decoded of a sample, bytes of its decoded or warped image)
-    that returns the bytes CuPy takes on a GPU, see `dali_pipelines.graph.gpu.memory`."""
+    """Function of the batch size, the decoded bytes of a sample, and the bytes of its decoded or
+    warped image. It returns the bytes that CuPy takes on a GPU, see
+    `dali_pipelines.graph.gpu.memory`."""
     frames: int = 1
-    """Images made from each file, one from the other, before the resize or warp."""
+    """Number of images that are made from each file, one after the other, before the resize or
+    warp."""
 
 
 class ImageOutput(NamedTuple):
@@ -155,7 +157,8 @@ class DecodedImages(NamedTuple):
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
-"""Function of (the Reader's arrays and the Source's flip, by name; the settings) that decodes."""
+"""Decoding function: takes the arrays of the Reader and the flip of the Source, by name, and the
+settings."""
 DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImages]
 """Like `Decode`, but may return several images of a sample."""
 

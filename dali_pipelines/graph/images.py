@@ -96,10 +96,10 @@ def hdus_reader(
 
 
 def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: PipelineConfig) -> None:
-    """Check in the first file that EXTNAMEs name one HDU for each row.
+    """Check in the first file that each EXTNAME names one HDU for each row.
 
-    Without a column ``hdu`` they name the first HDU of a file: a warning says so if there are more.
-    ValueError if EXTVER does not tell them apart beside that column.
+    Without a column ``hdu`` an EXTNAME is the first HDU of that name: a warning says so if there
+    are more. ValueError if EXTVER does not distinguish them beside that column.
     """
     names = {name: one.hdu for name, one in images.items() if isinstance(one.hdu, str)}
     names = {name: hdu for name, hdu in names.items() if images[name].part is None}
@@ -125,7 +125,7 @@ def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: Pipeline
             several[hdu] = f"{len(numbers)} {hdu} (HDUs {', '.join(numbers)})"
     if several:
         _warn_once(
-            f"of each file only the first HDU {' and '.join(map(repr, several))} is read, and "
+            f"only the first HDU {' and '.join(map(repr, several))} is read, and "
             f"{printable(row.name)} has {' and '.join(several.values())}: for a row for each, make "
             f"the Index with dali-pipelines index --hdus {next(iter(several))}; for one of them, "
             "name its EXTVER, too"

@@ -61,7 +61,7 @@ class ReaderPipeline(ForkSafePipeline):
     """Sizes of the first readable row and its window; None if none of the first few rows can be
     read."""
     too_small: str | None
-    """Why the crop does not fit the first readable row, or None if it fits. Rows like it are
+    """Reason why the crop does not fit the first readable row, or None if it fits. Similar rows are
     rejected."""
     footprint: Footprint
     """Memory that the graph needs per sample, estimated from the first readable row."""
@@ -174,7 +174,7 @@ class ReaderPipeline(ForkSafePipeline):
         try:
             if self._pool is not None:
                 self._pool.close()
-        finally:  # also after Ctrl-C
+        finally:  # even after Ctrl-C
             self.shut_down()
             free_unused(self)
 
@@ -198,9 +198,9 @@ def reader_pipeline(
     -------
     ReaderPipeline
         Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
-        `output_names` are ``image``, or as the decoder names it (layout CHW, on the device),
-        ``row`` (int64) and ``valid`` (bool) on the CPU, the requested columns and targets on the
-        device, and ``report`` (uint8) on the CPU. The pipeline never ends: count steps with
+        `output_names` are ``image``, or the name that the decoder gives it (layout CHW, on the
+        device), ``row`` (int64) and ``valid`` (bool) on the CPU, the requested columns and targets
+        on the device, and ``report`` (uint8) on the CPU. The pipeline never ends: count steps with
         ``source.schedule``.
 
     Raises
@@ -211,7 +211,7 @@ def reader_pipeline(
         If the settings do not fit the data, e.g. a column has the name of another output.
     """
     check_arguments(index, reader, config)
-    if config.dtype == "bfloat16":  # which DALI lacks: a Framework rounds what is delivered
+    if config.dtype == "bfloat16":  # DALI lacks bfloat16: a Framework rounds the batches
         config = replace(config, dtype="float32")
     if config.start_method != "fork":
         check_sendable(reader, *config.targets.values())

@@ -32,9 +32,9 @@ from readers.targets.several import Targets
 from readers.worker.timeout import TimeLimit, within
 
 _CORNERS = np.integer, np.floating
-"""Types of columns that place windows at pixels, or between them."""
+"""Types of the columns y and x: integers place windows at pixels, floats between them."""
 _MOST_UNANSWERED = 3
-"""Unanswered rows after which the whole server is taken to be silent."""
+"""Number of unanswered rows after which the whole server is assumed to be silent."""
 _PEEKS = 16
 """Most rows whose headers are read before the pipeline is built, to find a readable one."""
 
@@ -128,7 +128,7 @@ def _read_threads(index: Index, config: PipelineConfig) -> int:
 
 
 def _check_window_size(index: Index, config: PipelineConfig) -> None:
-    """Raise ValueError if the pipeline would cut other windows than those of the rows."""
+    """Raise ValueError if the pipeline would cut windows other than those of the rows."""
     if index.window_size is None or (config.window, config.crop) == ("row", index.window_size):
         return
     height, width = index.window_size
@@ -191,7 +191,7 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
             source.columns, lambda row: source.reader.peek(row, largest), source.read_timeout
         )
     except (OSError, TimeLimit) as error:
-        if nobody_answered(error):  # every other row would wait as long
+        if nobody_answered(error):  # each of the other rows would wait as long
             raise
         return None, None
     try:

@@ -72,7 +72,7 @@ def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[...
     def run(*batch: Any) -> Any:
         import cupy
 
-        stream = cupy.cuda.get_current_stream()  # before the call: fails after a CUDA error
+        stream = cupy.cuda.get_current_stream()  # before the call, as it fails after a CUDA error
         try:
             with cupy.cuda.Device(device_id), stream:
                 return function(*batch)

@@ -42,4 +42,4 @@ def deconvolver_nbytes(batch: int, channels: int, operators: int = 1) -> int:
     transfer = 8 * psf.FRAME_SHAPE[0] * (psf.FRAME_SHAPE[1] // 2 + 1)
     plans = 2 * _WORK_AREA * pixels * (8 + 16)  # forward and inverse, complex64 and complex128
     working = int((batch - 1 + WORKING) * 4 * pixels)
-    return working + (channels + 1) * transfer + operators * plans  # + 1: the frame's choice
+    return working + (channels + 1) * transfer + operators * plans  # + 1: that of the current frame
