@@ -35,7 +35,7 @@ def calibrate(
         Part of the image to make.
     outside : {"missing", "minimum"}
         Value beyond the frame: `missing` of the calibration; or the lowest pixel that was read, as
-        in aiapy, which the pipeline does not offer.
+        in aiapy (the pipeline has no such setting).
 
     Returns
     -------

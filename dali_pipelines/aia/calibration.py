@@ -66,8 +66,8 @@ class Calibration:
     radius: float | None = None
     """Radius in pixels to which each solar disk (RSUN_OBS) is scaled, instead of `scale`."""
     reduce: int | None = None
-    """Samples along each axis that are averaged to one pixel; by default the ratio to the pixels of
-    the file, so that frames are warped at their own resolution."""
+    """Number of samples along each axis that are averaged to one pixel. By default it is chosen so
+    that frames are warped at their own resolution."""
     order: Literal[1, 3] = 3
     """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     center: Center = "reference_pixel"
@@ -85,7 +85,7 @@ class Calibration:
     negative: Negative = "keep"
     """Treatment of negative pixels of AIA frames, see `dali_pipelines.Preset`."""
     missing: float = 0.0
-    """Value in DN of pixels that are missing in the frame or beyond it. It is calibrated and
+    """Value in DN of pixels that the frame lacks, inside or beyond its edges. It is calibrated and
     stretched like any pixel, and NaN stays NaN."""
     rules: HeaderRules = field(default_factory=HeaderRules)
     """Rules that a header must satisfy."""
@@ -165,8 +165,8 @@ class Calibration:
         if recipe.degradation and given.get("correction_table") is None:
             raise ValueError(
                 f"preset {recipe.name!r} divides by the degradation: set correction_table to the "
-                f"path of SolarSoft's response table, which is at {OFFICIAL_URL} "
-                f"(sha256 {OFFICIAL_SHA256})"
+                f"path of SolarSoft's response table, from {OFFICIAL_URL} (sha256 "
+                f"{OFFICIAL_SHA256})"
             )
         own: dict[str, Any] = {
             "size": recipe.size,

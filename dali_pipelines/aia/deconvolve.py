@@ -17,8 +17,8 @@ from numpy.typing import DTypeLike
 from readers.messages import install
 
 WORKING = 8.25
-"""Images that a `Deconvolver` holds at most on a GPU: observed, model, estimate, ratio, two steps,
-a spectrum, the conjugate transfer function, and the mask."""
+"""Largest number of images that a `Deconvolver` holds on a GPU: observed, model, estimate, ratio,
+two steps, a spectrum, the conjugate transfer function, and the mask."""
 
 _COMPLEX = {np.dtype(np.float32): np.complex64, np.dtype(np.float64): np.complex128}
 
@@ -36,9 +36,9 @@ class Deconvolver:
 
     There are two differences from aiapy. Where :math:`P x` is smaller than the rounding errors of
     an FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming NaN.
-    And pixels that are not finite are left out: they start as the PSF-weighted mean of the finite
-    ones around them, and are part of :math:`x` without constraining it, as their quotient is 1.
-    This is the expectation-maximisation algorithm with missing data. In the result they are NaN.
+    And pixels that are not finite are ignored: they start as the PSF-weighted mean of the finite
+    pixels around them, and do not constrain :math:`x`, as their quotient is 1. This is the
+    expectation-maximisation algorithm with missing data. In the result they are NaN.
     """
 
     transfer: Any
@@ -116,7 +116,7 @@ class Deconvolver:
         xp.maximum(observed, 0, out=observed)  # Richardson-Lucy assumes non-negative data
         limits = np.finfo(observed.dtype)
         floor = xp.maximum(limits.eps * xp.abs(observed).max(), limits.tiny)
-        # The first convolution is in float64; after it only changes are convolved. The rounding
+        # The first convolution is in float64, and later ones convolve only changes. The rounding
         # errors of an FFT grow with the brightest pixels and would hide dim ones.
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()

@@ -1,4 +1,4 @@
-"""Level 1.5 FITS files, equal to aiapy's `register`, with their history in the header."""
+"""Level 1.5 FITS files, with the pixels of aiapy's `register` and their history in the header."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Level15:
     order: Literal[1, 3] = 3
     """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     size: int | None = None
-    """Pixels along the edges of the image; by default as large as the frame, at `scale`."""
+    """Pixels along the edges of the image; by default the image shows the whole frame, at
+    `scale`."""
     scale: float | None = None
     """Arcsec per pixel; by default aiapy's, `readers.aia.registration.frame_scale`, at `size`."""
     pointing_table: PointingTable | None = None

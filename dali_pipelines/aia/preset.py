@@ -41,7 +41,7 @@ class Preset:
     disk_radius: float | None = None
     """Radius in pixels to which every solar disk (RSUN_OBS) is scaled in the result."""
     reduction: Reduction = "mean"
-    """How pixels are combined into one pixel of the result."""
+    """Way in which pixels are combined into one pixel of the result."""
     reduced_from: int | None = None
     """Height and width of the frames whose pixels are summed, for ``sum``. If they are smaller than
     level 1 frames, their pixels are means."""
@@ -52,7 +52,7 @@ class Preset:
     negative: Negative = "keep"
     """Treatment of dark pixels of AIA frames before the interpolation: ``keep`` leaves them;
     ``zero`` sets negative ones to 0; ``missing`` excludes pixels up to 0 from the interpolation,
-    and sets output pixels without a value to 0. HMI frames keep theirs."""
+    and sets output pixels without a value to 0. HMI frames keep their dark pixels."""
     stretches: Mapping[str, Stretch]
     """Stretch of each channel, in the units of the recipe; see `stretch`."""
 

@@ -114,7 +114,7 @@ def psf(
     spectrum *= np.fft.rfft2(_filter_psf(shape, mesh.spacing_fp, (45.0, -45.0), orders))
     composite = np.abs(np.fft.irfft2(spectrum, s=shape))
     # aiapy transforms back by a second forward FFT, which mirrors the image, visibly in the first
-    # row and column. Two centres in the middle have added up to one at the origin.
+    # row and column. The two centres in the middle add up to one at the origin.
     return np.roll(composite[::-1, ::-1], (shape[0] // 2 + 1, shape[1] // 2 + 1), axis=(0, 1))
 
 

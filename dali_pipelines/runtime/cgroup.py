@@ -14,29 +14,29 @@ _OWN_GROUPS = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class CoreGrant:
-    """Cores that a process may use, alone or with others of its machine."""
+    """Cores that a process may use, alone or shared with other processes of its machine."""
 
     machine: str
     allowed: frozenset[int]
-    """Cores of its affinity."""
+    """Cores in its affinity."""
     limits: Mapping[str, float]
-    """Numbers of cores that all processes with a limit of this name use together at most."""
+    """Limits by name: the number of cores that all processes under a limit may use together."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> CoreGrant:
-        """Return what this process was granted."""
+        """Return the cores that this process may use."""
         limits, quota = _slurm_limit(environ), cpu_quota()
         if quota is not None:
             limits["control group"] = quota
         return cls(platform.node(), frozenset(os.sched_getaffinity(0)), limits)
 
     def share(self, grants: Sequence[CoreGrant]) -> float:
-        """Return the cores of this process beside others that are as busy.
+        """Return the cores of this process if the others are as busy.
 
         Parameters
         ----------
         grants : sequence of CoreGrant
-            Those of all these processes, this one among them.
+            Grants of all these processes, including this one.
         """
         near = [grant for grant in grants if grant.machine == self.machine]
         shares = [
@@ -48,20 +48,20 @@ class CoreGrant:
 
 
 def usable_cores() -> float:
-    """Return the cores that this process and its children can be busy on at a time."""
+    """Return the number of cores that this process and its children can use at a time."""
     grant = CoreGrant.of()
     return grant.share([grant])
 
 
 def whole_cores() -> int:
-    """Return the number of processes or threads that these cores are enough for, at least 1."""
+    """Return the number of processes or threads that these cores can keep busy, at least 1."""
     return max(1, int(usable_cores()))
 
 
 def _slurm_limit(environ: Mapping[str, str]) -> dict[str, float]:
-    """Return the cores of a task of srun, or of the job; not each cluster binds processes to them.
+    """Return the cores of a task of srun, or of the job; not all clusters bind processes to them.
 
-    What a task starts, e.g. the ranks of a torchrun, has the variables of the task.
+    Processes that a task starts, e.g. the ranks of a torchrun, have the variables of the task.
     """
     if environ.get("SLURM_CPUS_PER_TASK") and "SLURM_STEP_ID" in environ:
         name = f"Slurm task {environ.get('SLURM_PROCID')}"
@@ -84,7 +84,7 @@ def free_memory_of_groups() -> int | None:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's groups, and those above: their limits hold too."""
+    """Yield the folders of this process's groups and of those above, whose limits hold, too."""
     try:
         lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -95,7 +95,7 @@ def _groups(controller: str) -> Iterator[Path]:
             continue
         root = _CGROUPS / controller if controllers else _CGROUPS
         group = root / own.lstrip("/")
-        # In a container its own group is the root.
+        # In a container the root is the group of the container.
         yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
 
 
@@ -107,7 +107,7 @@ def _quota_of(folder: Path) -> float | None:
         try:
             quota = (folder / "cpu.cfs_quota_us").read_text(encoding="utf-8")
             period = (folder / "cpu.cfs_period_us").read_text(encoding="utf-8")
-        except OSError:  # no such group as seen from here
+        except OSError:  # the group is not visible from here
             return None
     return None if quota.strip() in ("max", "-1") else int(quota) / int(period)
 

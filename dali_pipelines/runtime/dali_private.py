@@ -1,7 +1,7 @@
-"""The private parts of DALI that this project uses: all of them, and nowhere else.
+"""All private parts of DALI that this project uses; no other module uses any.
 
-Seen in DALI 2.4.0. Importing this module checks that they exist; a test checks that no other module
-names them. Where DALI 2.5 differs, this file has to change, and `SUPPORTED` with it.
+They are those of DALI 2.4.0. Importing this module checks that they exist; a test checks that no
+other module names them. If DALI 2.5 differs, change this file, and `SUPPORTED` with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import nvidia.dali.fn
 from nvidia.dali import Pipeline, types
 
 SUPPORTED = "nvidia-dali-cuda120>=2.4,<2.5"
-"""As pyproject.toml declares it."""
+"""The requirement in pyproject.toml."""
 
 
 def _private(name: str) -> Any:
@@ -43,22 +43,22 @@ _merge: Any = _private("nvidia.dali.fn:_conditional.merge")
 
 
 def split(node: Any, where: Any) -> tuple[Any, Any]:
-    """Split a batch in two, where a DataNode of bool is True and where it is False.
+    """Split a batch in two: the samples for which a DataNode of bool is True, and the others.
 
-    DALI makes this of an ``if`` in a function with `enable_conditionals`; it has no public operator
-    for other graphs. `merge` is the counterpart.
+    DALI turns an ``if`` into this in a function with `enable_conditionals`; it has no public
+    operator for other graphs. `merge` is the counterpart.
     """
     true, false = _split(node, predicate=where, _if_stmt=True)
     return true, false
 
 
 def merge(true: Any, false: Any, where: Any) -> Any:
-    """Merge the two batches that `split` made of one."""
+    """Merge the two batches that `split` returned."""
     return _merge(true, false, predicate=where)
 
 
 def random_operator(node: Any) -> str | None:
-    """Return the name of a random operator of DALI on which a DataNode depends; None without."""
+    """Return the name of a random operator of DALI on which a DataNode depends, or None."""
     seen, waiting = set(), [node]
     while waiting:
         operator = getattr(waiting.pop(), "source", None)
@@ -79,7 +79,8 @@ CompiledFunction: Any = _private("nvidia.dali.ops:python_op_factory")(
 )
 """DALI's operator that calls compiled functions on the CPU, by their addresses.
 
-`nvidia.dali.plugin.numba`, which has it too, compiles them by itself, and imports numba for CUDA.
+`nvidia.dali.plugin.numba`, which also has it, compiles the functions itself, and imports numba for
+CUDA.
 """
 
 
@@ -117,7 +118,7 @@ def allow_unsigned_tensors() -> None:
 
 @cache
 def _add_unsigned() -> None:
-    """Add the only entries that are missing in the table of these iterators."""
+    """Add the entries that the table of these iterators lacks."""
     table = _private("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
     torch = sys.modules["torch"]
     table.setdefault(types.UINT16, torch.uint16)

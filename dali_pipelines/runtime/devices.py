@@ -29,9 +29,9 @@ class TorchDevice(Protocol):
 
 
 DeviceLike = int | str | TorchDevice | None
-"""A `Device`, or one as PyTorch has it: "cpu", "cuda", "cuda:1", torch.device."""
+"""A `Device`, or a device of PyTorch: "cpu", "cuda", "cuda:1", torch.device."""
 
-# Both return an error where there is no device, and then the count stays 0.
+# Both return an error if there is no device, and then the count stays 0.
 _COUNT = """
 import ctypes
 cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
@@ -43,8 +43,8 @@ print(count.value)
 def visible_gpus() -> int:
     """Return the number of CUDA devices that this process may use; 0 if there is no driver.
 
-    CUDA is not initialised, and a fork remains possible: PyTorch, if it is imported, asks NVML
-    where it can. Else another process asks CUDA, which alone knows all forms of
+    CUDA is not initialised, and a fork remains possible: PyTorch, if it is imported, asks NVML if
+    it can. Otherwise another process asks CUDA, as only CUDA knows all forms of
     CUDA_VISIBLE_DEVICES.
     """
     torch = sys.modules.get("torch")
@@ -59,9 +59,9 @@ def _asked_cuda() -> int:
 
 @cache
 def _count_gpus(visible: str | None) -> int:
-    """Ask CUDA for the number of devices, in a process of its own; `visible` is in its variables.
+    """Ask CUDA for the number of devices, in another process, with its CUDA_VISIBLE_DEVICES.
 
-    RuntimeError if the process fails, so that GPUs are never left out without a word.
+    RuntimeError if the process fails, so that GPUs are never ignored silently.
     """
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -71,19 +71,19 @@ def _count_gpus(visible: str | None) -> int:
         [sys.executable, "-I", "-S", "-c", _COUNT], capture_output=True, text=True, check=False
     )
     if asked.returncode:
-        raise RuntimeError(f"GPUs could not be counted, give devices: {asked.stderr.strip()}")
+        raise RuntimeError(f"GPUs could not be counted, set devices: {asked.stderr.strip()}")
     return int(asked.stdout)
 
 
 def device_of(given: DeviceLike) -> Device:
-    """Return a device, by number; `check_visible` tells whether there is such a GPU.
+    """Return the number of a device, None for the CPU; `check_visible` checks that it exists.
 
-    "cuda" is the current device of PyTorch, or 0 where PyTorch has not initialised CUDA.
+    "cuda" is the current device of PyTorch, or 0 if PyTorch has not initialised CUDA.
 
     Raises
     ------
     ValueError
-        If it is not a device, or one that is neither the CPU nor of CUDA.
+        If it is not a device, or neither the CPU nor a CUDA device.
     """
     if given is None or is_integer(given, 0):
         return None if given is None else int(given)
@@ -106,11 +106,11 @@ def device_of(given: DeviceLike) -> Device:
 
 
 def devices_of(given: DeviceLike | Iterable[DeviceLike]) -> list[Device]:
-    """Return the devices of a setting that takes one or several; ValueError if it has none."""
+    """Return the devices of a setting that takes one or several; ValueError if there is none."""
     if isinstance(given, Iterable) and not isinstance(given, str):
         found = [device_of(one) for one in given]
         if not found:
-            raise ValueError(f"devices must be one at least, such as 'cpu' or [0, 1], got {given}")
+            raise ValueError(f"devices must not be empty, got {given}: pass 'cpu' or [0, 1]")
         return found
     return [device_of(given)]
 
@@ -121,7 +121,7 @@ def check_visible(devices: Sequence[Device]) -> None:
     Raises
     ------
     ValueError
-        If one of them is not visible, or no number.
+        If one of them is not visible, or not a number.
     """
     for device in devices:
         device_of(device)
@@ -130,10 +130,10 @@ def check_visible(devices: Sequence[Device]) -> None:
         return
     wanted = max(numbers)
     try:
-        # PyTorch that is built for the CPU sees no GPU, and DALI does.
+        # A PyTorch that is built for the CPU sees no GPU, but DALI does.
         if wanted < visible_gpus() or wanted < (gpus := _asked_cuda()):
             return
-    except RuntimeError:  # they cannot be counted: DALI reports what is wrong
+    except RuntimeError:  # GPUs cannot be counted: DALI reports the reason
         return
     raise ValueError(
         f"devices={list(devices)}: there is no GPU {wanted}, as {visible(gpus)}"
@@ -143,7 +143,7 @@ def check_visible(devices: Sequence[Device]) -> None:
 
 
 def visible(gpus: int) -> str:
-    """Return how many GPUs are visible, in words."""
+    """Return the number of visible GPUs as a clause for messages."""
     return f"{gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} visible"
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: none is lost, and processes that start leave it to this one."""
+"""Ctrl-C is never lost, and processes that start leave it to this process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from types import FrameType
 
 _FINALIZERS = weakref.finalize.__call__.__code__, Finalize.__call__.__code__
 _count = 0
-"""Interrupts that came while `_raise` was the handler."""
+"""Number of interrupts while `_raise` was the handler."""
 
 
 class NoInterruptLost:
-    """Context manager that raises a KeyboardInterrupt at its end if one was dropped in the block.
+    """Context manager that raises KeyboardInterrupt at its end if one was dropped in the block.
 
-    Python raises it between any two instructions of the main thread, and drops it where these are
-    part of a finalizer, as pipelines have; so does some C code. The run would go on. A handler for
-    SIGINT that others have set is kept.
+    Python raises it between any two instructions of the main thread, and drops it inside a
+    finalizer, such as those of pipelines; so does some C code. The run would go on. A handler for
+    SIGINT that other code has set is kept.
     """
 
     def __enter__(self) -> None:
         self._before, self._count = signal.getsignal(signal.SIGINT), _count
         is_main = threading.current_thread() is threading.main_thread()
-        # Ours may have stayed, if an interrupt came before it was replaced at the end of a block.
+        # Our handler may still be set, if an interrupt came before the end of a block replaced it.
         self._is_active = is_main and self._before in (signal.default_int_handler, _raise)
         if self._is_active:
             signal.signal(signal.SIGINT, _raise)
@@ -39,7 +39,7 @@ class NoInterruptLost:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; in a finalizer, which would be left half done, only at the end."""
+    """Raise KeyboardInterrupt; only count it in a finalizer, which would be left half done."""
     global _count
     _count += 1
     inner = frame
@@ -52,9 +52,9 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def ctrl_c_blocked() -> Iterator[None]:
-    """Block Ctrl-C in a process that starts meanwhile; here it is raised afterwards.
+    """Block Ctrl-C in processes that start in the block; in this process raise it afterwards.
 
-    A process that ignores it only once it has imported all would print a traceback before.
+    A process can ignore it only after its imports, and would print a traceback before that.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

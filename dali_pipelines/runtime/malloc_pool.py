@@ -1,6 +1,6 @@
 """Let DALI keep the host memory of its outputs for the next batch; glibc would return it.
 
-The kernel clears each new page when it is first touched, which on a virtual machine takes up to two
+The kernel clears each new page when it is first touched. On a virtual machine this takes up to two
 thirds of the time of decoding into it. DALI keeps blocks of more than 32 MiB by default.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _VARIABLE = "DALI_MALLOC_POOL_THRESHOLD"
-"""DALI's manual says that blocks *below* it are kept; DALI 2.4 keeps those above (measured by page
-faults)."""
+"""According to DALI's manual, blocks *below* this size are kept; DALI 2.4 keeps those above it
+(measured by page faults)."""
 _THRESHOLD = "1M"
 
 
 @contextmanager
 def outputs_kept() -> Iterator[None]:
-    """Set DALI's variable while the first pipeline of this process is built, which reads it.
+    """Set DALI's variable while the first pipeline of this process is built, when DALI reads it.
 
     DALI has no other way to set this. If the variable is set already, it stays.
     """

@@ -1,9 +1,9 @@
-"""Which process of a job this is, and so which devices and shards are its own, for any launcher.
+"""Rank of this process in a job, under any launcher, and so its devices and shards.
 
 `torch.distributed` and `jax.distributed` come first, if they are initialised: Lightning's ddp sets
-no RANK, and mp.spawn no variable at all. Then come the variables of launchers: the general ones,
-where torchrun's win, as srun or mpirun may launch one torchrun on each machine; then those of MPI;
-and without MPI those of Slurm, as mpirun starts its helpers on other machines with srun.
+no RANK, and mp.spawn no variable at all. Then come the variables of launchers. The general ones are
+first, as srun or mpirun may launch one torchrun on each machine. Then come those of MPI, and
+without MPI those of Slurm, because mpirun starts its helpers on other machines with srun.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 FindShards = Callable[..., "ProcessShards"]
-"""`find_shards` with keywords bound; it is called later, as ranks may start before."""
+"""`find_shards` with bound keywords; it is called later, when all ranks have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,18 @@ class ProcessShards:
 
     devices: tuple[Device, ...]
     rank: int
-    """Number of this process among all that share an epoch."""
+    """Number of this process among those that share an epoch."""
     num_processes: int
-    """Count of these processes. Each has as many devices as this one."""
+    """Number of these processes. Each has as many devices as this one."""
 
     @property
     def first_shard(self) -> int:
-        """Shard of the first device; those of the others follow."""
+        """Shard of the first device; the other devices have the next ones."""
         return self.rank * len(self.devices)
 
     @property
     def num_shards(self) -> int:
-        """Shards over all processes."""
+        """Number of shards over all processes."""
         return self.num_processes * len(self.devices)
 
 
@@ -65,16 +65,16 @@ def find_shards(
     ----------
     devices : sequence of int or None, optional
         One entry for each pipeline. By default those of `own_devices`, or the GPU of this process
-        if it is one of several, see `own_gpu`; else all visible GPUs, or one CPU pipeline where
+        if it is one of several, see `own_gpu`; otherwise all visible GPUs, or one CPU pipeline if
         there is none.
     shard_id, num_shards : int, optional
         Number of this process among all processes, and their count; by default from `find_rank`.
         Each device of this process reads its own shard.
     own_devices : callable, optional
-        Returns the devices of this process, where a framework knows them.
+        Returns the devices of this process, if a framework knows them.
     fewest : bool
-        Return the fewest shards that are possible, before the variables of launchers and the GPUs
-        are known: settings that fail with these always fail.
+        Return the fewest possible shards, before the variables of launchers and the GPUs are known:
+        settings that fail with them always fail.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def find_shards(
         no device, or the rank or its GPU cannot be found.
     """
     if (shard_id is None) != (num_shards is None):
-        raise ValueError("give both shard_id and num_shards, or neither")
+        raise ValueError("set both shard_id and num_shards, or neither")
     if fewest:
         devices, environ = [None] if devices is None else devices, {}
     if shard_id is None or num_shards is None:
@@ -91,7 +91,7 @@ def find_shards(
     else:
         rank, world = shard_id, num_shards
     if not (is_integer(rank, 0) and is_integer(world) and rank < world):
-        raise ValueError(f"shard_id must lie in [0, num_shards={world}), got {rank}")
+        raise ValueError(f"shard_id must be in [0, num_shards={world}), got {rank}")
     if devices is None and own_devices is not None:
         devices = own_devices()
     if devices is None:
@@ -107,7 +107,7 @@ def find_shards(
 
 
 def own_gpu(local_rank: int | None, gpus: int) -> int:
-    """Choose the GPU of one process of several; a scheduler may show each process only its own.
+    """Choose the GPU of one of several processes; a scheduler may show each only its own GPU.
 
     Raises
     ------
@@ -116,14 +116,14 @@ def own_gpu(local_rank: int | None, gpus: int) -> int:
     """
     torch = sys.modules.get("torch")
     current = torch.cuda.current_device() if torch and torch.cuda.is_initialized() else None
-    if current:  # not the default: set by Lightning's devices=[2, 3] or by set_device
+    if current:  # not the default, so Lightning's devices=[2, 3] or set_device has set it
         return int(current)
     if local_rank is not None:
         return local_rank % gpus
     if current is None and gpus > 1:
         raise ValueError(
             f"which of the {gpus} visible GPUs is for this process? Call torch.cuda.set_device "
-            "before the Loader starts, set LOCAL_RANK, or give devices=[number]"
+            "before the Loader starts, set LOCAL_RANK, or pass devices=[number]"
         )
     return 0
 
@@ -132,12 +132,12 @@ def own_gpu(local_rank: int | None, gpus: int) -> int:
 
 _REMEDY = (
     "initialise torch.distributed before the Loader starts (Lightning does so in fit), set RANK "
-    "and WORLD_SIZE, or give shard_id and num_shards"
+    "and WORLD_SIZE, or pass shard_id and num_shards"
 )
 
 
 class _Variables(NamedTuple):
-    """Names of the variables that a launcher sets."""
+    """Names of the environment variables that a launcher sets."""
 
     rank: str
     world_size: str
@@ -189,7 +189,7 @@ def find_rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If there are several processes by the variables, without the rank of this one, or if they
+        If variables count several processes, but none has the rank of this one, or if they
         contradict each other.
     """
     return _initialised() or _agreed(environ)
@@ -199,14 +199,14 @@ def find_local_rank(environ: Mapping[str, str] = os.environ) -> tuple[int | None
     """Return the rank on this machine, and the number of processes there; None if unknown."""
     joined = _initialised()
     for claim in _claims(environ):
-        # The task of srun may have launched these ranks itself: then its variables are not theirs.
+        # If a task of srun launched these ranks itself, its variables are not theirs.
         if claim.local_rank is not None and (joined is None or claim.agrees(*joined)):
             return claim.local_rank, claim.local_world_size
     return None, None
 
 
 def _initialised() -> tuple[int, int] | None:
-    """Return rank and number of processes of PyTorch's or JAX's, if it is initialised."""
+    """Return rank and number of processes of PyTorch or JAX, if it is initialised."""
     dist, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax")
     if dist is not None and dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
@@ -216,9 +216,9 @@ def _initialised() -> tuple[int, int] | None:
 
 
 def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and number of processes where the variables agree on them."""
+    """Return rank and number of processes if the variables agree on them."""
     claims = _claims(environ)
-    if "TORCHELASTIC_RUN_ID" in environ:  # of torchrun, which MPI or Slurm may have launched
+    if "TORCHELASTIC_RUN_ID" in environ:  # MPI or Slurm may have launched it
         claims = claims[:1]
     found = next((claim for claim in claims if claim.rank is not None), None)
     if found is None:
@@ -235,7 +235,7 @@ def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _claims(environ: Mapping[str, str]) -> list[_Claim]:
-    """Return the values of the general variables, and of MPI or else Slurm, if there are any."""
+    """Return the values of the general variables, and of those of MPI, or without MPI of Slurm."""
     general = _claim(_GENERAL, environ)
     others = (_claim(names, environ) for names in (*_MPI, _slurm(environ)))
     # A single process of srun or mpirun may launch processes itself.
@@ -252,7 +252,7 @@ def _claim(names: _Variables, environ: Mapping[str, str]) -> _Claim | None:
 def _slurm(environ: Mapping[str, str]) -> _Variables:
     """Return the names of Slurm's variables in a task of srun; empty names elsewhere.
 
-    The shell of sbatch or salloc has some of them as well, but it is not one of several processes.
+    The shell of sbatch or salloc has some of them, too, but is not one of several processes.
     """
     if "SLURM_JOB_ID" in environ and "SLURM_STEP_ID" not in environ:
         return _Variables("", "", "", "")
@@ -276,20 +276,20 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Rank of this process among all of a job, and among those of its machine."""
+    """Rank of this process in its job, and on its machine."""
 
     rank: int = 0
-    """Among all processes."""
+    """Rank among all processes."""
     world_size: int = 1
     """Number of processes."""
     local_rank: int = 0
-    """Among the processes of this machine."""
+    """Rank among the processes of this machine."""
     local_world_size: int = 1
     """Number of processes of this machine."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> Ranks:
-        """Return what the launcher set; without one, this process is alone.
+        """Return the ranks that the launcher set; without a launcher this process is alone.
 
         Raises
         ------
@@ -301,7 +301,7 @@ class Ranks:
         if world_size == 1:
             return cls()
         if local_rank is None:
-            local_rank, local_world_size = rank, world_size  # as if there were one machine
+            local_rank, local_world_size = rank, world_size  # assume one machine
         return cls(rank, world_size, local_rank, local_world_size or world_size)
 
     def choose_devices(
@@ -314,12 +314,12 @@ class Ranks:
         device : {"auto", "gpu", "cpu"}
             ``auto``: GPUs, or the CPU if none is visible.
         count : int
-            Devices for each rank.
+            Number of devices of each rank.
 
         Raises
         ------
         ValueError
-            If there are fewer GPUs than the ranks of this machine need.
+            If this machine has fewer GPUs than its ranks need.
         """
         gpus = 0 if device == "cpu" else cuda.visible_gpus()
         needed = count * self.local_world_size
@@ -337,20 +337,20 @@ class Ranks:
     def join(self, device: Device, index: Index) -> None:
         """Initialise torch.distributed, and check that all ranks found the same files.
 
-        One rank alone does so too, which gives training code one path.
+        A single rank does so, too, so that training code has one path.
 
         Parameters
         ----------
         device : int or None
-            CUDA device of this rank, which becomes the current one, with the backend ``nccl``;
+            CUDA device of this rank. It becomes the current device, and the backend is ``nccl``;
             with None it is ``gloo``.
         index : Index
-            What this rank is going to read.
+            Rows that this rank will read.
 
         Raises
         ------
         ValueError
-            If no variable says where the ranks can meet, or if their Indexes differ.
+            If no variable has the address where the ranks meet, or if their Indexes differ.
         """
         import torch
         import torch.distributed as dist
@@ -378,7 +378,7 @@ class Ranks:
             )
 
     def cores(self) -> float:
-        """Return the cores of this rank: those that several may use count in parts.
+        """Return the number of cores of this rank; cores that several ranks share count in parts.
 
         All ranks must call it, after `join`.
         """
@@ -392,7 +392,7 @@ class Ranks:
         return grant.share(grants)
 
     def agree(self, status: int) -> int:
-        """Return the highest status of any rank, once all have come this far.
+        """Wait for all ranks, and return the highest of their statuses.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What ``fn.external_source(batch=True)`` gets: lists of a slab, or read in this process."""
+"""Batches for ``fn.external_source(batch=True)``: lists over a slab, or read in this process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of_slab(layout: Layout, memory: Bytes, slot: int) -> TensorLists:
 def _of_table(spec: SampleSpec, rows: NDArray[np.int64], memory: Bytes) -> TensorListCPU:
     dtype, shape = np.dtype(spec.dtype), rows[0, 1:]
     if not shape.all() and (rows[:, 1:] == shape).all():
-        # Without elements, and all alike: one array tells the shapes.
+        # All arrays are empty and of one shape: one array suffices to give the shapes.
         empty = np.ndarray((len(rows), *shape.tolist()), dtype, memory)
         return _tensor_list(empty, spec.layout)
     return _listed(spec, (np.ndarray(shape, dtype, memory, at) for at, *shape in rows.tolist()))

@@ -23,8 +23,8 @@ from readers.places.memory import MemoryPlaces
 WHOLE = "path"
 """Name of the main file of a sample, in addition to its parts, as in an Index."""
 _NAME = "content"
-"""Name of each file in messages of Readers, which cannot know its number in a request. Files of
-parts append their part, as the files of a sample must differ in name."""
+"""Name of each file in messages of Readers, which do not know its number in a request. Files of
+parts append the name of the part, as the files of a sample must differ in name."""
 
 
 class Contents(Columns):
@@ -48,14 +48,14 @@ class Contents(Columns):
     def hold(
         self, contents: Sequence[Any], rejected: Mapping[int, str] | None = None, first: int = 0
     ) -> None:
-        """Set the contents, and the reasons of those that are already rejected.
+        """Set the contents, and the reasons for those that are already rejected.
 
         `first` is the number of the first content in messages.
 
         Raises
         ------
         TypeError
-            If a content is not bytes, a path or an array, nor, with parts, a mapping to these.
+            If a content is not bytes, a path or an array, or with parts a mapping to these.
         """
         self._rows = [self._row(k, first + k, one) for k, one in enumerate(contents)]
         self._rejected = rejected or {}
@@ -142,7 +142,7 @@ def encoded(image: NDArray[Any], reader: Reader) -> bytes:
         try:
             fits.PrimaryHDU(image).writeto(file)
         except KeyError:
-            raise ValueError(f"FITS does not store {image.dtype}: convert it") from None
+            raise ValueError(f"FITS has no {image.dtype}: convert it") from None
         return file.getvalue()
     raise ValueError(
         f"a {type(reader).__name__} cannot read arrays of {image.dtype} with {image.ndim} axes: "

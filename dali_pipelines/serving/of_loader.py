@@ -59,8 +59,8 @@ def preprocessor_of(
     factory = without_keywords(factory)
     if factory is chunked_pipeline:
         raise ValueError(
-            "chunked_pipeline has no Preprocessor, which takes contents of files: its rows are "
-            "parts of a store. Make a Loader with mode='eval'"
+            "chunked_pipeline has no Preprocessor: that takes contents of files, but these rows "
+            "are parts of a store. Make a Loader with mode='eval'"
         )
     if factory is fits_pipeline and given.get("hdus") is not None:
         given["hdus"] = _known_hdus(index, given, config)
@@ -102,7 +102,7 @@ def _of_columns(
 def _only_value(index: Index, column: str, setting: str) -> int | None:
     """Return the single value of a column like ``hdu`` in all rows and parts; None if absent.
 
-    ValueError if there are several values, which tells of the setting to pass instead.
+    ValueError if there are several values; it names the setting to pass instead.
     """
     names = [f"{column}_{part}" for part in index.parts] or [column]
     names = [name for name in names if name in index.table.column_names]
@@ -121,7 +121,8 @@ def _only_value(index: Index, column: str, setting: str) -> int | None:
 def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) -> dict[str, Hdu]:
     """Return `hdus` with the dtypes and numbers of planes of the first file."""
     images = checked_hdus(given["hdus"])
-    if not isinstance(images["image"].hdu, str | None):  # which only a Preprocessor may replace
+    # A Preprocessor may replace the column, but pipelines reject an Index that has it.
+    if not isinstance(images["image"].hdu, str | None):
         left = [name for name in index.table.column_names if name != "hdu"]
         index = Index(index.table.select(left))
     own = {name: given[name] for name in NAMES & given.keys()}

@@ -52,7 +52,7 @@ OF_A_RUN = frozenset(
 _NOWHERE = "/dev/null/content"
 """Path that cannot exist, for the rows of a graph outside calls."""
 _NAMED = 5
-"""Most rejected contents in a message."""
+"""Maximum number of rejected contents in a message."""
 _SIZES = (1024, 1088), (1088, 1024)
 """Two image sizes (height, width). Output axes that differ between them depend on the image; the
 difference leaves room for cuts by a transform."""
@@ -92,7 +92,8 @@ class Preprocessor:
         Factory of the Loader: `fits_pipeline`, `aia_pipeline`, `jpeg_pipeline`, `npy_pipeline`,
         or your own.
     max_batch : int
-        Most contents that pass through the graph together; longer calls take several passes.
+        Maximum number of contents that pass through the graph together; longer calls take several
+        passes.
     device_id : int, optional
         CUDA device, or None for the CPU.
     framework : {"torch", "jax", "numpy", "cupy", "dlpack"}
@@ -166,7 +167,7 @@ class Preprocessor:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._graphs: dict[int, ReaderPipeline] = {}
-        self._process = os.getpid()  # last: other threads may check it
+        self._process = os.getpid()  # last, because other threads may check it
 
     def __call__(
         self, contents: Iterable[Any], *, bad_sample: Literal["raise", "skip"] = "raise"
@@ -177,10 +178,10 @@ class Preprocessor:
         ----------
         contents : iterable
             Any number of contents. Each is the bytes of a file, its path or URL, or an array:
-            encoded bytes as uint8 with one axis, or an image as files of the format store it. For
-            `jpeg_pipeline` such an image is uint8 or uint16, shape (height, width) or (height,
-            width, 3). A sample of several files is a mapping from the names in `files` to contents;
-            a missing file is left out, or None.
+            encoded bytes as uint8 with one axis, or an image in the form in which files of the
+            format store it. For `jpeg_pipeline` such an image is uint8 or uint16, shape (height,
+            width) or (height, width, 3). A sample of several files is a mapping from the names in
+            `files` to contents; a missing file is left out, or None.
         bad_sample : {"raise", "skip"}
             Raise PreprocessError if a content cannot be read, or skip that content.
 

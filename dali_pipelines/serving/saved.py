@@ -19,7 +19,8 @@ from readers.index.grouping.frames import Frames
 from readers.values import is_integer
 
 VERSION = 1
-"""Version of the images: raised by each release that makes others from the same settings."""
+"""Version of the images, raised by each release that makes different images from the same
+settings."""
 
 _HEAD = """\
 # Preprocessing of images for a model, saved by dali-pipelines {release}.

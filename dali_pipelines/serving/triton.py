@@ -43,7 +43,7 @@ _USED = b"used_dltensor"
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any] | str
-"""Arrays by name, or the reason why there are none."""
+"""Arrays by name, or the reason why the request failed."""
 
 
 def export(
@@ -67,7 +67,8 @@ def export(
     name : str
         Name of the model, and of its folder.
     max_batch : int
-        Contents that the model preprocesses together, from one request or several.
+        Maximum number of contents that the model preprocesses together, from one request or
+        several.
     instances : int
         Processes that the server starts, on the CPU or on each GPU.
     num_gpus : int
@@ -167,7 +168,7 @@ def answers(
 ) -> list[Answer]:
     """Preprocess the contents of several requests as one batch.
 
-    If a request has a content that cannot be read, its answer is the reason; others get arrays.
+    The answer to a request with a content that cannot be read is the reason; others get arrays.
     """
     contents: list[Any] = []
     spans: list[range | str] = []
