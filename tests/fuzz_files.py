@@ -23,7 +23,7 @@ import fitsio
 import numpy as np
 from astropy.io import fits
 
-from dali_pipelines.cli.verify.config import Place
+from dali_pipelines.cli.verify.config import Area
 from dali_pipelines.cli.verify.truth import Truth, by_astropy
 from dali_pipelines.kernels.fits.image import decode_image
 from readers import FitsReader, ReadError, Row, Window
@@ -251,7 +251,7 @@ def _compared(path: str, sound: str, window: Window | None) -> Outcome:
         found = _pixels(row, window)
         if window is not None:
             peek = FitsReader().peek(row, None)
-            place = Place(*window.place(peek.height, peek.width), window.height, window.width)
+            place = Area(*window.place(peek.height, peek.width), window.height, window.width)
     except ReadError as error:
         if _FATAL.match(error.reason):
             return Outcome("refused", None, error.reason)

@@ -29,7 +29,7 @@ from dali_pipelines import (
     npy_pipeline,
     with_mcu_rows,
 )
-from readers.sampling.draws import Draws, Pairs
+from readers.sampling.draws import Draws, RandomPairs
 
 SEED = 5
 SHAPES = ((75, 100), (100, 75), (65, 127), (45, 45), (127, 90))
@@ -338,7 +338,7 @@ def _region(
 ) -> tuple[int, int, int, int]:
     """Return y, x, height and width of a region, as RandomResizedCrop of torchvision draws it."""
     draws, (least, most) = Draws.of(SEED, epoch, row), (math.log(3 / 4), math.log(4 / 3))
-    for share, ratio in Pairs(SEED, epoch, row):
+    for share, ratio in RandomPairs(SEED, epoch, row):
         pixels = height * width * (area[0] + (area[1] - area[0]) * share)
         aspect = math.exp(least + (most - least) * ratio)
         h, w = round(math.sqrt(pixels / aspect)), round(math.sqrt(pixels * aspect))

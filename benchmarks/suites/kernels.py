@@ -18,7 +18,7 @@ from gpu_offline.kernels import KERNELS, fingerprint
 from benchmarks.main import BenchConfig
 from benchmarks.report.tables import Sheet, number
 from dali_pipelines.graph.gpu.operators import StretchImages
-from dali_pipelines.graph.operators_augment import Noise, Retouch
+from dali_pipelines.graph.operators_augment import AddNoise, Retouch
 from dali_pipelines.kernels.augment.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from dali_pipelines.stretch import Stretch
 from readers import FitsReader, Row
@@ -123,9 +123,9 @@ WARPED = {
 _ASINH = tuple(Stretch(kind="asinh", unit=100, a=0.1).parameters().tolist())
 AUGMENTED: dict[str, tuple[Any, tuple[float, ...]]] = {
     "asinh of three channels": (StretchImages((_ASINH,) * 3), ()),
-    "noise": (Noise(of_photons=False), (0.1, 0.2, 5)),
-    "photon noise, at most 15": (Noise(of_photons=True), (0.1, 0.2, 1 / 17, 2)),
-    "photon noise, thousands": (Noise(of_photons=True), (0.1, 0.2, 1000, 2)),
+    "noise": (AddNoise(of_photons=False), (0.1, 0.2, 5)),
+    "photon noise, at most 15": (AddNoise(of_photons=True), (0.1, 0.2, 1 / 17, 2)),
+    "photon noise, thousands": (AddNoise(of_photons=True), (0.1, 0.2, 1000, 2)),
     "brightness of RGB": (Retouch(), (255, BRIGHTNESS, 1.2)),
     "brightness, contrast, saturation and hue of RGB": (
         Retouch(),

@@ -67,7 +67,7 @@ class Case:
 
     def region(self, draws: Draws | None, height: int, width: int) -> tuple[int, int, int, int]:
         """Return first column and row, and the ends, of the random region."""
-        from readers.sampling.draws import Pairs
+        from readers.sampling.draws import RandomPairs
         from readers.sampling.geometry import ASPECT_RATIOS
         from readers.sampling.region import RandomRegion
 
@@ -80,7 +80,7 @@ class Case:
             x=draws.x,
             area=self.random_area,
             aspect_ratio=ASPECT_RATIOS,
-            attempts=Pairs(*draws.key),
+            attempts=RandomPairs(*draws.key),
         )
         window = drawn.within(height, width)
         y, x = window.place(height, width)

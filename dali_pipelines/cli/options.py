@@ -284,9 +284,9 @@ def _parser(
     for title, names in groups.items():
         group = parser.add_argument_group(title)
         for each in names.split():
-            _add(group, left.pop(each), partial)
+            parser.add(left.pop(each), partial, group)
     for flag in left.values():
-        _add(parser, flag, partial)
+        parser.add(flag, partial, parser)
     return parser
 
 
@@ -347,21 +347,6 @@ def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[s
     return [*arguments, "--", *positional] if positional else arguments
 
 
-def _add(parser: argparse._ActionsContainer, flag: Flag, partial: bool) -> None:
-    """Add an argument; with `partial` none is required."""
-    options = dict(flag.options)
-    if partial:
-        options.pop("required", None)
-    if flag.positional:
-        if partial:
-            options["nargs"] = "*" if options.get("nargs") else "?"
-        options.setdefault("metavar", flag.name.upper())
-        parser.add_argument(flag.name, **options)
-    else:
-        names = filter(None, (flag.short, f"--{flag.name}"))
-        parser.add_argument(*names, **options)
-
-
 class Parser(argparse.ArgumentParser):
     """A parser that raises a CommandError, and names the flags that are near to an unknown one.
 
@@ -371,8 +356,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(
         self, *, common: Sequence[str] = (), with_help: bool = True, **options: Any
     ) -> None:
-        super().__init__(**options, add_help=False)
         self._common = common
+        self._added: dict[str, argparse.Action] = {}
+        super().__init__(**options, add_help=False)
         if with_help:
             short = [] if common else ["-h"]
             self.add_argument(*short, "--help", action="help", help="show this help, and exit")
@@ -381,14 +367,33 @@ class Parser(argparse.ArgumentParser):
         # With exponents and units, which argparse takes for flags: --mean -1e-5, --offsets -1h,0.
         self._negative_number_matcher = re.compile(r"^-(\.?\d|inf|nan)")
 
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        """Add an argument."""
+        action = super().add_argument(*names, **options)
+        self._added[action.dest] = action
+        return action
+
+    def add(self, flag: Flag, partial: bool, group: Any) -> None:
+        """Add an argument to this parser or a group of it; with `partial` none is required."""
+        options = dict(flag.options)
+        if partial:
+            options.pop("required", None)
+        if flag.positional:
+            if partial:
+                options["nargs"] = "*" if options.get("nargs") else "?"
+            options.setdefault("metavar", flag.name.upper())
+            names = [flag.name]
+        else:
+            names = [name for name in (flag.short, f"--{flag.name}") if name]
+        self._added[flag.name] = group.add_argument(*names, **options)
+
     def format_short_help(self) -> str:
         """Return the beginning of the help, with its examples, and the arguments in `common`."""
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter = self.formatter_class(prog=self.prog)
+        formatter.add_usage(self.usage, self._added.values(), ())
         formatter.add_text("\n\n".join((self.description or "").split("\n\n")[:2]))
-        by_name = {action.dest: action for action in self._actions}
         formatter.start_section("flags")
-        formatter.add_arguments([by_name[name] for name in self._common])
+        formatter.add_arguments([self._added[name] for name in self._common])
         formatter.end_section()
         formatter.add_text(f"All flags: {self.prog} --help")
         return formatter.format_help()
@@ -401,7 +406,8 @@ class Parser(argparse.ArgumentParser):
         """Parse all arguments; what is left over is an error."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            flags = [flag for one in self._added.values() for flag in one.option_strings]
+            flags = [flag for flag in flags if flag.startswith("--")]
             asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found

@@ -305,7 +305,7 @@ def augmentation_of(text: str) -> Augmentation:
         raise ValueError(f"--augment {text!r}: {error}") from None
 
 
-def features_of(text: str) -> str | Spectrogram:
+def parsed_features(text: str) -> str | Spectrogram:
     """Return the features that a text describes, such as ``log_mel`` or ``LogMel(n_mels=64)``.
 
     ValueError if it is none, or a value makes no sense.

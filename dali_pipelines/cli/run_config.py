@@ -17,8 +17,8 @@ from dali_pipelines.cli.pipeline_flags import (
     ImagesFlags,
     calibration_settings,
     factory_of,
-    features_of,
     image_settings,
+    parsed_features,
     suffixes_of,
 )
 from dali_pipelines.cli.shared_flags import DeviceFlags
@@ -165,7 +165,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         if "speeds" in given:
             given["speeds"] = tuple(given["speeds"])
         if "features" in given:
-            given["features"] = features_of(given["features"])
+            given["features"] = parsed_features(given["features"])
         return given
 
     def pipeline_settings(self) -> dict[str, Any]:

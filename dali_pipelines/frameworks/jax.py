@@ -12,7 +12,7 @@ from nvidia.dali.tensors import TensorGPU
 from nvidia.dali.types import to_numpy_type
 
 from dali_pipelines.frameworks.contract import Array, Batch, Convert
-from dali_pipelines.frameworks.jax_sharding import Layout, fits, jax_device, own_devices
+from dali_pipelines.frameworks.jax_sharding import ShardsOnDevices, fits, jax_device, own_devices
 from dali_pipelines.frameworks.numpy import to_numpy
 from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
@@ -29,13 +29,14 @@ class Jax(OutputsFramework):
     Parameters
     ----------
     sharding : jax.sharding.NamedSharding, optional
-        Sharding of global arrays, see `Layout`. By default each pipeline has its own batch.
+        Sharding of global arrays, see `ShardsOnDevices`. By default each pipeline has its own
+        batch.
     """
 
     has_bfloat16 = True
 
     def __init__(self, sharding: Any = None) -> None:
-        self._layout = None if sharding is None else Layout.of(sharding)
+        self._layout = None if sharding is None else ShardsOnDevices.of(sharding)
         self._listed: frozenset[str] = frozenset()
 
     def check(self, settings: Mapping[str, Any]) -> None:

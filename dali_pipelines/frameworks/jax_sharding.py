@@ -64,7 +64,7 @@ def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardsOnDevices:
     """Assignment of a global array's shards along its first axis to devices of this process."""
 
     sharding: jax.sharding.NamedSharding
@@ -75,7 +75,7 @@ class Layout:
     """Shards of this process, in ascending order."""
 
     @classmethod
-    def of(cls, sharding: Any) -> Layout:
+    def of(cls, sharding: Any) -> ShardsOnDevices:
         """Find the shards of this process.
 
         Raises

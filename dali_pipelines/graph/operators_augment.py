@@ -58,7 +58,7 @@ def noise(image: Any, numbers: Any, *, of_photons: bool) -> Any:
         float32, layout HWC, on the device of the image.
     """
     if image.device == "gpu":
-        return python_operator(Noise(of_photons), [image, numbers], ["HWC"])
+        return python_operator(AddNoise(of_photons), [image, numbers], ["HWC"])
     from dali_pipelines.kernels import entries
 
     entry = entries.photon_noise_entry() if of_photons else entries.noise_entry()
@@ -87,11 +87,12 @@ class Retouch:
         import numpy as np
 
         from dali_pipelines.kernels.augment import color_cuda
+        from dali_pipelines.kernels.launch_table import launch_table
 
         outs = [cupy.empty(image.shape, np.float32) for image in images]
         sums = [cupy.empty((color_cuda.PARTS, 2), np.float64) for _ in images]
         described = [
-            color_cuda.Image(
+            color_cuda.RetouchedImage(
                 out=out.data.ptr,
                 image=image.data.ptr,
                 pixels=image.shape[0] * image.shape[1],
@@ -104,7 +105,7 @@ class Retouch:
         ]
         if not described:  # no sample of the batch drew this
             return outs
-        table, threads = cupy.asarray(color_cuda.launch_table(described)), color_cuda.THREADS
+        table, threads = cupy.asarray(launch_table(described)), color_cuda.THREADS
         grid = (color_cuda.PARTS, len(outs))
         launch(color_cuda.sum_gray, grid, threads, table.data.ptr)
         grid = (color_cuda.tiles(described), len(outs))
@@ -113,7 +114,7 @@ class Retouch:
 
 
 @dataclass(frozen=True)
-class Noise:
+class AddNoise:
     """Function for fn.python_function that adds noise to a batch."""
 
     of_photons: bool
@@ -124,15 +125,16 @@ class Noise:
         import numpy as np
 
         from dali_pipelines.kernels.augment import noise_cuda
+        from dali_pipelines.kernels.launch_table import launch_table
 
         outs = [cupy.empty(image.shape, np.float32) for image in images]
         described = [
-            noise_cuda.Image(out.data.ptr, image.data.ptr, image.size, values.data.ptr)
+            noise_cuda.NoisyImage(out.data.ptr, image.data.ptr, image.size, values.data.ptr)
             for out, image, values in zip(outs, images, numbers, strict=True)
         ]
         if described:
             kernel = noise_cuda.add_photon_noise if self.of_photons else noise_cuda.add_noise
-            table = cupy.asarray(noise_cuda.launch_table(described))
+            table = cupy.asarray(launch_table(described))
             grid = (noise_cuda.tiles(described), len(outs))
             launch(kernel, grid, noise_cuda.THREADS, table.data.ptr)
         return outs

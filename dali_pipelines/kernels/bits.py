@@ -87,7 +87,7 @@ def load_big_endian_word(context: Any, builder: Any, address: Any) -> Any:
 
 
 def _leading_zeros(_context: Any, builder: Any, word: Any) -> Any:
-    """Count the leading zeros of a word; all its bits for 0."""
+    """Count the leading zeros of a word; for 0 return the number of its bits."""
     return builder.ctlz(word, ir.Constant(ir.IntType(1), 0))
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numba import cuda
-from numpy.typing import NDArray
 
 from dali_pipelines.kernels.bits import load_float32, load_int64, store_float32
 from dali_pipelines.kernels.jit import cuda_jit
@@ -21,7 +20,7 @@ TILE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class StretchedImage:
     """Image of a batch: addresses on the device, and its size."""
 
     out: int
@@ -30,17 +29,12 @@ class Image:
     """Number of values: pixels times channels."""
 
 
-_NUM_FIELDS = len(fields(Image))
+_NUM_FIELDS = len(fields(StretchedImage))
 OUT, IMAGE, VALUES = range(_NUM_FIELDS)
-"""Fields of an `Image` in the table."""
+"""Fields of a `StretchedImage` in the table."""
 
 
-def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch, one row per image."""
-    return np.array([astuple(image) for image in images], np.int64)
-
-
-def tiles(images: Sequence[Image]) -> int:
+def tiles(images: Sequence[StretchedImage]) -> int:
     """Return the number of blocks for the largest image."""
     return max(-(-image.values // TILE) for image in images)
 

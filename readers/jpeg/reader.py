@@ -32,8 +32,8 @@ from readers.jpeg.by_pillow import displayed, pnm
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_exif_chunk, with_orientation
 from readers.jpeg.header import JpegHeader, NoRowsError
-from readers.jpeg.mcu.region import Region, saves_time
-from readers.jpeg.mcu.rows import ChangedError, McuRows
+from readers.jpeg.mcu.region import McuRegion, saves_time
+from readers.jpeg.mcu.rows import ChangedRowsError, McuRows
 from readers.jpeg.pixels import MAX_NBYTES, check_nbytes, check_pixels, of_any_size
 from readers.jpeg.sample_format import check_parts, is_for_dali, stored_bits
 from readers.jpeg.structure import DamagedError, UsualHeader, structure_of, without_hints
@@ -119,7 +119,7 @@ class JpegReader:
         if window is not None and packed and self.stored != "uint16":
             try:
                 return _read_rows(row, packed, window)
-            except ChangedError:  # replaced or damaged
+            except ChangedRowsError:  # replaced or damaged
                 check = True
             except Exception:  # Pillow raises many types; reading the whole file finds the reason
                 pass
@@ -200,7 +200,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         shape = stored[::-1] if turn.transposed else stored
         window = window.within(*shape)
         box = turn.stored((*window.place(*shape), window.height, window.width), *stored)
-        region = Region.around(header, *box).without_columns(header)
+        region = McuRegion.around(header, *box).without_columns(header)
         first, last = region.top, region.top + region.rows - 1
         begin, end = rows.byte_range(first, last)
         coded = place.read(begin, end)
@@ -226,7 +226,7 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
         return image, box
     try:
         header = JpegHeader.parse(image.encoded)
-        region = Region.around(header, *stored)
+        region = McuRegion.around(header, *stored)
         from readers.jpeg.mcu.cut import cut_file
 
         encoded = cut_file(image.encoded, header, region)
@@ -236,7 +236,7 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
 
 
 def _cut_image(
-    encoded: bytes, header: JpegHeader, region: Region, box: Box, orientation: int
+    encoded: bytes, header: JpegHeader, region: McuRegion, box: Box, orientation: int
 ) -> tuple[EncodedImage, Box]:
     """Return a region of a JPEG, and a box of the stored image as displayed in that region."""
     y, x, rows, columns = box

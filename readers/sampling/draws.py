@@ -124,7 +124,7 @@ class Draws:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class RandomPairs:
     """`ATTEMPTS` pairs of fractions in [0, 1) of one row in one epoch, as pure as `Draws`.
 
     Each pair is drawn only when the iteration reaches it. Counters are (row, k, 0, 0) with k from

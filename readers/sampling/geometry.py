@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from readers.contract import Reader, SampleSpec
-from readers.sampling.draws import Draws, Pairs
+from readers.sampling.draws import Draws, RandomPairs
 from readers.sampling.graph_arrays import GRAPH_SPECS, graph_arrays
 from readers.sampling.placement import (
     PLACEMENT_SPECS,
@@ -297,7 +297,7 @@ class Geometry:
                 x=draws.x,
                 area=self.random_area,
                 aspect_ratio=self.random_aspect_ratio,
-                attempts=Pairs(seed, epoch, row),
+                attempts=RandomPairs(seed, epoch, row),
             )
         window = self._placed(seed, epoch, row, corner)
         if window is None or not self.is_turned:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dali_pipelines.kernels.fits import image_cuda_table
 from dali_pipelines.kernels.fits.dither import RANDOM
 from dali_pipelines.kernels.fits.image import decode_image
+from dali_pipelines.kernels.launch_table import launch_table
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda, warp_cuda_table
 from dali_pipelines.kernels.resample.bspline import REACH
 from dali_pipelines.stretch import Stretch
@@ -91,7 +92,7 @@ def resampled(
     grid = warp_cuda_table.blocks(tile, [shape])
     ranges = sparse((grid[0] * grid[1], 2), np.float32)
     # Each kernel reads one of the images and writes one.
-    image = warp_cuda_table.Image(
+    image = warp_cuda_table.WarpedImage(
         out=made,
         rows=shape[0],
         columns=shape[1],
@@ -103,7 +104,7 @@ def resampled(
         ranges=launch.address(ranges, ONE_WRITER),
         **{name: launch.address(array) for name, array in ordinary.items()},
     )
-    table = warp_cuda_table.launch_table([image])
+    table = launch_table([image])
     launch.run(program, grid, block, [launch.address(table)], [grid[0] * grid[1] - 1])
     rows, columns = tile
     if tile == prefilter_cuda.ROW_TILE:
@@ -134,7 +135,7 @@ def test_a_flip_writes_to_the_end_of_a_large_image(arch: Any) -> None:
     """The first block does, with what is at the beginning: nothing."""
     launch, written = Launch(), sparse(LARGE, np.float32)
     zeros = launch.address(np.zeros(64))
-    image = warp_cuda_table.Image(
+    image = warp_cuda_table.WarpedImage(
         out=launch.address(written, ONE_WRITER),
         rows=LARGE[0],
         columns=LARGE[1],
@@ -153,7 +154,7 @@ def test_a_flip_writes_to_the_end_of_a_large_image(arch: Any) -> None:
         special=launch.address(np.array([-5.0, -6, -np.inf, -np.inf])),
         flip=launch.address(np.ones(2, np.int32)),
     )
-    table = launch.address(warp_cuda_table.launch_table([image]))
+    table = launch.address(launch_table([image]))
     grid = warp_cuda_table.blocks(warp_cuda.TILE, [LARGE])
     launch.run(arch("warp"), grid, warp_cuda.BLOCK, [table], [0])
     assert (written[-16:, -32:] == -5).all()
@@ -192,7 +193,7 @@ def test_the_end_of_a_large_image_is_decoded(
     status = allocated((1,), np.int32, 0)
     table, blocks = image_cuda_table.launch_table(
         [
-            image_cuda_table.Image(
+            image_cuda_table.DecodedImage(
                 out=launch.address(out, ONE_WRITER),
                 status=launch.address(status, ONE_WRITER),
                 payload=launch.address(far),

@@ -14,7 +14,7 @@ from gpu_offline.device import Device
 from gpu_offline.kernels import KERNELS
 
 from dali_pipelines.graph.gpu.operators import StretchImages
-from dali_pipelines.graph.operators_augment import Noise, Retouch
+from dali_pipelines.graph.operators_augment import AddNoise, Retouch
 from dali_pipelines.kernels.augment.color import retouch
 from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.stretch import Stretch
@@ -74,8 +74,8 @@ def augmented(gpu: Device | Gpu) -> list[np.ndarray]:
     numbers = [np.array((0.5, 0.25, 1.5, 2), np.float32)]
     return [
         *gpu.apply(Retouch(), image, COLOURS),
-        *gpu.apply(Noise(of_photons=False), image, numbers),
-        *gpu.apply(Noise(of_photons=True), image, numbers),
+        *gpu.apply(AddNoise(of_photons=False), image, numbers),
+        *gpu.apply(AddNoise(of_photons=True), image, numbers),
         *gpu.apply(StretchImages((tuple(ASINH.tolist()),) * 3), image),
     ]
 

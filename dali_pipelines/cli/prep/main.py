@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from dali_pipelines.cli.prep.targets import Target
+    from dali_pipelines.cli.prep.targets import Conversion
     from readers.contract import Row
 
 
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     return 1 if bad else 0
 
 
-def _sizes(targets: Sequence[Target]) -> str:
+def _sizes(targets: Sequence[Conversion]) -> str:
     """Return the sizes of the source files, and of the files made of them."""
     made = [(row.path, path) for row, path in targets if os.path.exists(path)]
     before, after = (sum(os.path.getsize(pair[n]) for pair in made) / 1e6 for n in range(2))
@@ -175,7 +175,7 @@ def _level15(settings: Mapping[str, Any]) -> Level15:
 # ---- The files ---------------------------------------------------------------------------------
 
 
-def _report_newer(finished: Iterable[Target]) -> None:
+def _report_newer(finished: Iterable[Conversion]) -> None:
     """Print which finished files are older than their sources."""
     from readers.messages import printable
 
@@ -192,7 +192,7 @@ def _report_newer(finished: Iterable[Target]) -> None:
         )
 
 
-def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:
+def _report(targets: Sequence[Conversion], results: Iterable[Made | Crash]) -> int:
     """Wait for the files, and list the bad ones; return how many those are."""
     from dali_pipelines.cli.progress import Bar
     from readers.messages import printable

@@ -26,7 +26,7 @@ _UNFINISHED = ".part-"
 """Prefix of folders where files are written before they get their names."""
 
 
-class Target(NamedTuple):
+class Conversion(NamedTuple):
     """A file to read, and the one to make of it."""
 
     row: Row
@@ -40,7 +40,7 @@ def targets_of(
     *,
     hdu: int | None = None,
     every_hdu: bool = False,
-) -> list[Target]:
+) -> list[Conversion]:
     """Return each file that the arguments name, once, and the path of its output.
 
     `hdu` is read where an Index names none. With `every_hdu` a file is a target as a whole,
@@ -59,7 +59,7 @@ def targets_of(
     from readers.contract import Row
 
     out = os.path.realpath(out)
-    targets: dict[tuple[str, int | None], Target] = {}
+    targets: dict[tuple[str, int | None], Conversion] = {}
     for file in files:
         _check_paths([file])
         index = index_of([file], suffixes, Storage())
@@ -75,7 +75,7 @@ def targets_of(
             inside = os.path.realpath(row.path).startswith(out + os.sep)
             if key not in targets and not inside:
                 name = _fits_name(os.path.relpath(row.path, root))
-                targets[key] = Target(Row(len(targets), *key), os.path.join(out, name))
+                targets[key] = Conversion(Row(len(targets), *key), os.path.join(out, name))
     if not targets:
         raise CommandError(
             f"all files are in {out}, which is the output folder: give -o another folder"
@@ -91,7 +91,7 @@ def targets_of(
     return list(targets.values())
 
 
-def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Target]) -> None:
+def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Conversion]) -> None:
     """Make the folder, or check that its files were made with the same settings.
 
     The settings are kept there as JSON, in a file named `made`.

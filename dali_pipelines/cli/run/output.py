@@ -180,13 +180,13 @@ def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config:
         If the file cannot be written.
     """
     from dali_pipelines.cli.show.own_folders import use_writable_folders
-    from dali_pipelines.cli.show.pictures import Targets, drawn, sketched
+    from dali_pipelines.cli.show.pictures import Overlay, drawn, sketched
     from dali_pipelines.cli.show.sheet import save_sheet
 
     use_writable_folders()
     columns = index.columns()
     sketches = [
-        sketched(columns.row(row), _displayable(image, config), SIZE, Targets())
+        sketched(columns.row(row), _displayable(image, config), SIZE, Overlay())
         for row, image in images
     ]
     pictures = drawn(sketches, None if config.pipeline == "jpeg" else "asinh")

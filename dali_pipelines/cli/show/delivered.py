@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.pipeline_flags import augmentation_of, factory_of
 from dali_pipelines.cli.show.pictures import (
+    Overlay,
     Sketch,
-    Targets,
     left_out_picture,
     missing_picture,
     rejected_picture,
@@ -83,7 +83,7 @@ def _pictures(
                     image = batch["image"][0]
                     if parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
-                    targets = Targets.of(batch, config.labels, index.classes)
+                    targets = Overlay.of(batch, config.labels, index.classes)
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.pipeline_config.outputs)]
                     lines += _captions(index.table, config.captions or (), number)

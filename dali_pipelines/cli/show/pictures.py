@@ -60,7 +60,7 @@ class Sketch(NamedTuple):
     outlines: Sequence[Outline] = ()
 
 
-class Targets(NamedTuple):
+class Overlay(NamedTuple):
     """Mask and boxes to draw over an image."""
 
     mask: torch.Tensor | None = None
@@ -75,7 +75,7 @@ class Targets(NamedTuple):
     @classmethod
     def of(
         cls, batch: Mapping[str, torch.Tensor], labels: str | None, classes: Sequence[str]
-    ) -> Targets:
+    ) -> Overlay:
         """Return the targets of the first sample of a batch.
 
         `labels` is the column of its labels, `classes` are the names of the classes of the Index.
@@ -93,7 +93,7 @@ def sketched(
     file: Row,
     image: torch.Tensor,
     size: int,
-    targets: Targets,
+    targets: Overlay,
     lines: Sequence[str] = (),
     *,
     has_header: bool = True,
@@ -178,7 +178,7 @@ def _masked(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _outlines(
-    targets: Targets, image: Sequence[int], picture: Sequence[int], upwards: bool
+    targets: Overlay, image: Sequence[int], picture: Sequence[int], upwards: bool
 ) -> list[Outline]:
     """Return the boxes in pixels of a picture, which may be smaller than the image."""
     down, across = picture[0] / image[0], picture[1] / image[1]

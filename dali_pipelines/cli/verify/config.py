@@ -16,7 +16,7 @@ from dali_pipelines.cli.shared_flags import (
 )
 
 
-class Place(NamedTuple):
+class Area(NamedTuple):
     """A window in pixels, in NumPy order."""
 
     y: int
@@ -43,20 +43,20 @@ class Place(NamedTuple):
             )
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> Area:
     numbers = [int(part) if part.isdecimal() else -1 for part in text.split(",")]
     if len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) < 1:
         raise argparse.ArgumentTypeError(
             f"expected Y,X,H,W in pixels, from 0,0,1,1 on, as 0,0,512,512; got {text!r}"
         )
-    return Place(*numbers)
+    return Area(*numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig(FileFlags, HduFlags, DeviceFlags, StorageFlags, ClusterFlags):
     """Flags of ``verify``."""
 
-    window: Place | None = option(
+    window: Area | None = option(
         None, "rows Y to Y+H-1, columns X to X+W-1", type=_place, metavar="Y,X,H,W"
     )
     json: str | None = option(None, "write the same facts, and the versions", metavar="OUT.json")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dali_pipelines import Index, Loader
-    from dali_pipelines.cli.verify.config import Place, VerifyConfig
+    from dali_pipelines.cli.verify.config import Area, VerifyConfig
     from dali_pipelines.config import PipelineConfig
     from dali_pipelines.graph.decode import Decoded
     from dali_pipelines.graph.pipeline import ReaderPipeline
@@ -41,7 +41,7 @@ class PlacedReader:
     """Reads what another Reader reads, as if each file held nothing but the window."""
 
     reader: FitsReader | JpegReader
-    place: Place | None
+    place: Area | None
     """The whole image if None. A file whose image does not hold it raises ReadError."""
 
     @property

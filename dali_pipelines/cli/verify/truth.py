@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dali_pipelines.cli.verify.config import Place
+    from dali_pipelines.cli.verify.config import Area
     from readers.contract import Row
     from readers.fits.headers import HduName
 
@@ -67,7 +67,7 @@ def _complaints_to(truth: Truth) -> Iterator[None]:
     truth.complaint = next((text for text in complaints if "truncated" in text), "")
 
 
-def by_astropy(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
+def by_astropy(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
     """Decode an image of a FITS file, or a window of it, by astropy.
 
     By default the HDU is the first one that holds an image. Of an image of more than two axes the
@@ -79,7 +79,7 @@ def by_astropy(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
     return truth
 
 
-def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
+def by_pillow(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
     """Decode an image, or a window of it, to RGB by Pillow, and look for damage in the file.
 
     The window is in the image as displayed. The HDU is ignored.
@@ -92,7 +92,7 @@ def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
     return truth
 
 
-def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Place | None) -> None:
+def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Area | None) -> None:
     import numpy as np
     import psutil
     from astropy.io import fits
@@ -131,7 +131,7 @@ def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Place | N
             len(hdus)
 
 
-def _decode_image(truth: Truth, row: Row, window: Place | None) -> None:
+def _decode_image(truth: Truth, row: Row, window: Area | None) -> None:
     import numpy as np
     from PIL import Image
 

@@ -115,10 +115,10 @@ def _plane(
     flip: Any,
 ) -> Any:
     """Describe one plane of an image; each array holds all planes in sequence."""
-    from dali_pipelines.kernels.fits.image_cuda_table import Image
+    from dali_pipelines.kernels.fits.image_cuda_table import DecodedImage
 
     plan_size, scaling_size = plan.size // planes, scaling.size // planes
-    return Image(
+    return DecodedImage(
         out=out.data.ptr + plane * (out.size // planes) * out.itemsize,
         status=status.data.ptr,
         payload=payload.data.ptr,
@@ -201,14 +201,15 @@ class StretchImages:
         import numpy as np
 
         from dali_pipelines.kernels import stretch_cuda
+        from dali_pipelines.kernels.launch_table import launch_table
 
         outs = [cupy.empty(image.shape, np.float32) for image in images]
         described = [
-            stretch_cuda.Image(out.data.ptr, image.data.ptr, image.size)
+            stretch_cuda.StretchedImage(out.data.ptr, image.data.ptr, image.size)
             for out, image in zip(outs, images, strict=True)
         ]
         if described:
-            table = cupy.asarray(stretch_cuda.launch_table(described))
+            table = cupy.asarray(launch_table(described))
             numbers = cupy.asarray(np.array(self.parameters, np.float64))
             launch(
                 stretch_cuda.stretch_images,
@@ -249,8 +250,9 @@ class Warp:
     def _warp(self, samples: list[tuple[Any, ...]]) -> None:
         import cupy
 
+        from dali_pipelines.kernels.launch_table import launch_table
         from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
-        from dali_pipelines.kernels.resample.warp_cuda_table import blocks, launch_table
+        from dali_pipelines.kernels.resample.warp_cuda_table import blocks
 
         outs, images = [sample[0] for sample in samples], [sample[1] for sample in samples]
         shapes = [image.shape[:2] for image in images]
@@ -297,11 +299,11 @@ def _describe(
     limits: Any,
 ) -> Any:
     """Describe an image and its scratch arrays."""
-    from dali_pipelines.kernels.resample.warp_cuda_table import Image
+    from dali_pipelines.kernels.resample.warp_cuda_table import WarpedImage
 
     scratch = (lines, coefficients, ranges)
     arrays = (limits, frame, matrix, reduce, gain, stretch, special, flip)
-    return Image(
+    return WarpedImage(
         *(out.data.ptr, *out.shape[1:], image.data.ptr, *image.shape[:2]),
         *(0 if array is None else array.data.ptr for array in scratch),
         *(array.data.ptr for array in arrays),

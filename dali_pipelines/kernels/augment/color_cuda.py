@@ -6,12 +6,11 @@ Arrays are passed as addresses on the device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numba import cuda
 from numba import types as numba_types
-from numpy.typing import NDArray
 
 from dali_pipelines.kernels.augment.color import (
     CONTRAST,
@@ -39,7 +38,7 @@ TILE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class RetouchedImage:
     """Image of a batch: addresses on the device, and sizes."""
 
     out: int
@@ -54,17 +53,12 @@ class Image:
     """Scratch memory, float64, shape (PARTS, 2): sum and number of gray values of each part."""
 
 
-_NUM_FIELDS = len(fields(Image))
+_NUM_FIELDS = len(fields(RetouchedImage))
 OUT, IMAGE, PIXELS, CHANNELS, NUMBERS, NUM_STEPS, SUMS = range(_NUM_FIELDS)
-"""Fields of an `Image` in the table."""
+"""Fields of a `RetouchedImage` in the table."""
 
 
-def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch, one row per image."""
-    return np.array([astuple(image) for image in images], np.int64)
-
-
-def tiles(images: Sequence[Image]) -> int:
+def tiles(images: Sequence[RetouchedImage]) -> int:
     """Return the number of blocks for the largest image."""
     return max(-(-image.pixels // TILE) for image in images)
 

@@ -1,4 +1,4 @@
-"""Add noise to an image: of one standard deviation, or of photons and a detector.
+"""Add noise to an image: normal noise, or that of photons and a detector.
 
 The noise of a value depends only on a key and on its position in the image, on any device.
 

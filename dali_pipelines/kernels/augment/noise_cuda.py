@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numba import cuda
-from numpy.typing import NDArray
 
 from dali_pipelines.kernels.augment.noise import VALUES, exposed, normal_block
 from dali_pipelines.kernels.augment.philox import key_of
@@ -21,7 +20,7 @@ TILE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class NoisyImage:
     """Image of a batch: addresses on the device, and its size."""
 
     out: int
@@ -31,17 +30,12 @@ class Image:
     """Address of the numbers that the functions of `noise` take."""
 
 
-_NUM_FIELDS = len(fields(Image))
+_NUM_FIELDS = len(fields(NoisyImage))
 OUT, IMAGE, VALUES_OF_IMAGE, NUMBERS = range(_NUM_FIELDS)
-"""Fields of an `Image` in the table."""
+"""Fields of a `NoisyImage` in the table."""
 
 
-def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch, one row per image."""
-    return np.array([astuple(image) for image in images], np.int64)
-
-
-def tiles(images: Sequence[Image]) -> int:
+def tiles(images: Sequence[NoisyImage]) -> int:
     """Return the number of blocks for the largest image."""
     return max(-(-image.values // TILE) for image in images)
 

@@ -35,7 +35,7 @@ WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class DecodedImage:
     """Image of a batch: addresses on the device, and sizes; see `image.decode_image`."""
 
     out: int
@@ -76,7 +76,7 @@ _NUM_FIELDS = 12
 ) = range(_NUM_FIELDS)
 
 
-def launch_table(images: Sequence[Image]) -> tuple[NDArray[np.int64], int]:
+def launch_table(images: Sequence[DecodedImage]) -> tuple[NDArray[np.int64], int]:
     """Return the table of a batch for `decode_images`, and the number of blocks."""
     table = np.empty((len(images), _NUM_FIELDS), np.int64)
     block = 0
@@ -86,7 +86,7 @@ def launch_table(images: Sequence[Image]) -> tuple[NDArray[np.int64], int]:
     return table, block
 
 
-class View(NamedTuple):
+class TileView(NamedTuple):
     """Values shared by all pixels of an image."""
 
     out: Any
@@ -148,7 +148,7 @@ def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
     if scaling_size >= PER_SCALING:  # otherwise `tile_of` rejects it
         scale, zero = load_float64(scaling + 8 * BSCALE), load_float64(scaling + 8 * BZERO)
         blank = load_float64(scaling + 8 * BLANK)
-    return View(
+    return TileView(
         field_of(table, image, _OUT),
         field_of(table, image, _STATUS),
         field_of(table, image, _PAYLOAD),

@@ -179,7 +179,7 @@ def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type
 
 @njit
 def _in_lockstep(pixels, at, end, last, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks up to pixel `stop`, which all four tiles have.
+    """Decode the blocks up to pixel `stop`, which is in all four tiles.
 
     The inner loop has few live variables, so that they fit into registers. It does not check for
     the end of a tile and may overrun it by up to one block.

@@ -214,15 +214,15 @@ class _Tiles:
         return b.add(zeros, self._shortest), b.xor(half, sign)
 
     def _too_long(self) -> Any:
-        """Return where a window or a word had too few bits."""
+        """Return the slots in which a window or a word had too few bits."""
         b, most = self._b, slots(_WINDOW)
-        if self._short:  # one takes 24 bits at most: the other takes code + 1 or more
+        if self._short:  # one takes 24 bits at most, the other at least code + 1
             most = vectors.smaller(b, b.add(self._code, slots(25)), most)
         of_window = b.icmp_unsigned(">", self._of_window, most)
         return b.or_(of_window, b.icmp_unsigned(">", self._of_word, slots(_WORD)))
 
     def finish(self, places: list[Any]) -> Any:
-        """Store the state of the tiles that were read; return, as words, which were not."""
+        """Store the state of the tiles that were read; return words that mark the others."""
         b = self._b
         bad = b.sext(self._too_long(), SLOTS_OF_VECTOR)
         last = vectors.widened(b, self._last, slots(0))

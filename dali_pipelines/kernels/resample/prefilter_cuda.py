@@ -52,7 +52,7 @@ def prefilter_rows(table):  # type: ignore[no-untyped-def]
 
     Each block writes the range of its pixels, for `set_limits`.
 
-    Launch ``[blocks(ROW_TILE, ...), BLOCK]`` with the address of a `warp_cuda_table.launch_table`.
+    Launch ``[blocks(ROW_TILE, ...), BLOCK]`` with the address of a `launch_table` of `WarpedImage`.
     """
     tile = cuda.shared.array(_ROW_PIXELS, np.float32)
     x, y, number = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
@@ -124,7 +124,7 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
 
 @cuda_jit
 def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
-    """Set the limits of each image's spline: for whole frames its range, as in aiapy; else none.
+    """Set the limits of each image's spline: the range of whole frames, as in aiapy, or infinity.
 
     Launch ``[images, THREADS]`` after `prefilter_rows`, whose number of blocks per image is
     `num_ranges`.

@@ -164,7 +164,7 @@ def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
-    """Copy a part of the image, mirrored beyond its border; fill holes; return if it has any."""
+    """Copy a part of the image, mirrored at its border; fill holes; return whether it had any."""
     height, width = image.shape
     at = np.int64(image.ctypes.data)
     begin = min(max(-x0, 0), columns)

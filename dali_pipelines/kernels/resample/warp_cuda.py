@@ -46,15 +46,15 @@ from dali_pipelines.kernels.stretch import constants_at, stretched
 BLOCK = (32, 4)
 """Threads of a block, columns and rows: few, because each needs many registers."""
 BLOCKS = 5
-"""Blocks that an SM must run concurrently. An H100 takes 1.1 times as long with 4. 6 or 8 are a
-tenth faster at one order, but spill registers to memory."""
+"""Blocks that an SM must run concurrently. With 4, an H100 takes 1.1 times as long. With 6 or 8 it
+is a tenth faster at one order, but spills registers to memory."""
 TILE = (16, 32)
 """Rows and columns of the output that a block writes. A thread writes four pixels of a column,
 because loading the shared numbers takes as long as computing a few pixels."""
 
 
-class View(NamedTuple):
-    """Numbers shared by all pixels of an image, see `warp_cuda_table.Image`."""
+class WarpView(NamedTuple):
+    """Numbers shared by all pixels of an image, see `warp_cuda_table.WarpedImage`."""
 
     out: Any
     rows: Any
@@ -84,7 +84,7 @@ def warp(table):  # type: ignore[no-untyped-def]
     """Write the resampled images of a batch.
 
     Launch ``[blocks(TILE, ...), BLOCK]`` over the outputs, with the address of a
-    `warp_cuda_table.launch_table`.
+    `launch_table` of `WarpedImage`.
     """
     view = _view_of(table, cuda.blockIdx.z)
     column = cuda.blockIdx.x * TILE[1] + cuda.threadIdx.x
@@ -100,7 +100,7 @@ def warp(table):  # type: ignore[no-untyped-def]
 def _view_of(table, number):  # type: ignore[no-untyped-def]
     matrix, special = field_of(table, number, MATRIX), field_of(table, number, SPECIAL)
     limits, flip = field_of(table, number, LIMITS), field_of(table, number, FLIP)
-    return View(
+    return WarpView(
         field_of(table, number, OUT),
         field_of(table, number, ROWS),
         field_of(table, number, COLUMNS),

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, fields
 
 from dali_pipelines.kernels.bits import load_int64
 from dali_pipelines.kernels.jit import njit
@@ -16,7 +13,7 @@ MOST_BLOCKS = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class WarpedImage:
     """Image of a batch: addresses on the device, and sizes.
 
     Arrays are those of `dali_pipelines.kernels.resample.warp.warp`, except that special is float64,
@@ -47,7 +44,7 @@ class Image:
     flip: int
 
 
-_NUM_FIELDS = len(fields(Image))
+_NUM_FIELDS = len(fields(WarpedImage))
 (
     OUT,
     ROWS,
@@ -67,12 +64,7 @@ _NUM_FIELDS = len(fields(Image))
     SPECIAL,
     FLIP,
 ) = range(_NUM_FIELDS)
-"""Fields of an `Image` in the table."""
-
-
-def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
-    """Return the table of a batch, one row per image."""
-    return np.array([astuple(image) for image in images], np.int64)
+"""Fields of a `WarpedImage` in the table."""
 
 
 def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[int, int, int]:

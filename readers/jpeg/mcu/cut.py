@@ -21,14 +21,14 @@ from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu.bits import bytes_of, is_end, unstuffed
 from readers.jpeg.mcu.codes import codes_of
 from readers.jpeg.mcu.jit import JIT
-from readers.jpeg.mcu.region import Region
+from readers.jpeg.mcu.region import McuRegion
 from readers.jpeg.mcu.rows import McuRows
 from readers.jpeg.mcu.scan import cut
 
 _EOI = b"\xff\xd9"
 
 
-def cut_file(data: bytes, header: JpegHeader, region: Region) -> bytes:
+def cut_file(data: bytes, header: JpegHeader, region: McuRegion) -> bytes:
     """Return a JPEG of a region of a file.
 
     Raises
@@ -40,7 +40,7 @@ def cut_file(data: bytes, header: JpegHeader, region: Region) -> bytes:
     return _cut_file(data, header, region)
 
 
-def _cut_file(data: bytes, header: JpegHeader, region: Region) -> bytes:
+def _cut_file(data: bytes, header: JpegHeader, region: McuRegion) -> bytes:
     coded = memoryview(data)[header.nbytes :]
     words, end, marker = unstuffed(coded)
     if not is_end(coded, marker):
@@ -50,7 +50,7 @@ def _cut_file(data: bytes, header: JpegHeader, region: Region) -> bytes:
 
 
 def cut_rows(
-    header_bytes: bytes, header: JpegHeader, region: Region, rows: McuRows, coded: bytes
+    header_bytes: bytes, header: JpegHeader, region: McuRegion, rows: McuRows, coded: bytes
 ) -> bytes:
     """Return a JPEG of a region of a file whose rows are known.
 
@@ -85,7 +85,7 @@ class _Bits(NamedTuple):
     """Rows from `start` to the region."""
 
 
-def _cut(header_bytes: bytes, header: JpegHeader, region: Region, bits: _Bits) -> bytes:
+def _cut(header_bytes: bytes, header: JpegHeader, region: McuRegion, bits: _Bits) -> bytes:
     codes, segments = codes_of(header)
     found = np.zeros(len(bits.words) + region.rows * len(bits.dc), np.uint64)
     within = bits.above, region.rows, region.left, region.columns
@@ -105,4 +105,4 @@ def compile_once() -> None:
     """Compile now, or wait for another process that is compiling."""
     with JIT.turn():
         tiny = simplejpeg.encode_jpeg(np.zeros((8, 8, 1), np.uint8), colorspace="GRAY")
-        _cut_file(tiny, JpegHeader.parse(tiny), Region(0, 1, 0, 1))
+        _cut_file(tiny, JpegHeader.parse(tiny), McuRegion(0, 1, 0, 1))

@@ -11,7 +11,7 @@ _USUAL_MCU = 16
 """Height and width in pixels of an MCU whose colours are subsampled."""
 
 
-class Region(NamedTuple):
+class McuRegion(NamedTuple):
     """Rectangle of MCUs."""
 
     top: int
@@ -20,7 +20,7 @@ class Region(NamedTuple):
     columns: int
 
     @classmethod
-    def around(cls, header: JpegHeader, y: int, x: int, height: int, width: int) -> Region:
+    def around(cls, header: JpegHeader, y: int, x: int, height: int, width: int) -> McuRegion:
         """Return the region that decodes to the pixels of a window of the stored image.
 
         It has one more MCU on each side, because subsampled colours are interpolated from
@@ -30,7 +30,7 @@ class Region(NamedTuple):
         left, right = _around(x, width, header.mcu_width, header.num_columns)
         return cls(top, bottom - top, left, right - left)
 
-    def without_columns(self, header: JpegHeader) -> Region:
+    def without_columns(self, header: JpegHeader) -> McuRegion:
         """Return the region with whole rows if decoding the MCUs beside it is faster."""
         columns = header.num_columns
         if 5 * (columns - self.columns) > 3 * columns:

@@ -20,7 +20,7 @@ class DamagedRowsError(NoRowsError):
     """The entropy-coded data contain fewer MCUs than the image needs."""
 
 
-class ChangedError(NoRowsError):
+class ChangedRowsError(NoRowsError):
     """The file has the recorded size and header, but other rows."""
 
 
@@ -74,10 +74,12 @@ class McuRows:
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
 
     def check(self, first: int, last: int, coded: bytes) -> None:
-        """Raise ChangedError if the bytes of ``byte_range(first, last)`` have other checksums."""
+        """Raise ChangedRowsError if the bytes of ``byte_range(first, last)`` have other checksums."""
         view, starts = memoryview(coded), self.starts[first : last + 2]
         begins, ends = starts[:-1] // 8 - starts[0] // 8, -(-starts[1:] // 8) - starts[0] // 8
         crcs = self.crcs[first : last + 1].tolist()
         for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
             if isal_zlib.crc32(view[begin:end]) != crcs[row]:
-                raise ChangedError(f"row {first + row} of MCUs has changed since it was recorded")
+                raise ChangedRowsError(
+                    f"row {first + row} of MCUs has changed since it was recorded"
+                )

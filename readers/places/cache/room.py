@@ -37,7 +37,7 @@ _PATIENCE_S = 10
 """Seconds to wait for another process that stores something. Only counting all takes this long."""
 
 
-class Listed(NamedTuple):
+class CellFile(NamedTuple):
     """File of a cell; sorted by when it was used."""
 
     used_ns: int
@@ -174,9 +174,9 @@ class Room:
                 path.unlink()
         return [sum(one.nbytes for one in self._listed(n)) for n in range(_FOLDERS)]
 
-    def _listed(self, folder: int) -> list[Listed]:
+    def _listed(self, folder: int) -> list[CellFile]:
         """List the files of a folder."""
-        found = list[Listed]()
+        found = list[CellFile]()
         with suppress(FileNotFoundError), os.scandir(f"{self._folder}/{folder:02x}") as files:
             for file in files:
                 with suppress(FileNotFoundError):  # a reader has removed a damaged one
@@ -184,12 +184,12 @@ class Room:
                         status = file.stat(follow_symlinks=False)
                         used_ns, nbytes = status.st_mtime_ns, _on_disk(status.st_size)
                         again = was_used_again(status)
-                        found.append(Listed(used_ns, nbytes, folder, file.path, again))
+                        found.append(CellFile(used_ns, nbytes, folder, file.path, again))
         return found
 
     def _make_room(self, used: array[int], needed: int) -> bool:
         """Evict files until there is room; return whether there is."""
-        first, sample = os.urandom(1)[0], list[Listed]()
+        first, sample = os.urandom(1)[0], list[CellFile]()
         for turn in range(_FOLDERS):
             folder = (first + turn) % _FOLDERS
             found = self._listed(folder)
@@ -202,7 +202,7 @@ class Room:
                 sample.clear()
         return False
 
-    def _evict(self, used: array[int], sample: list[Listed], needed: int) -> None:
+    def _evict(self, used: array[int], sample: list[CellFile], needed: int) -> None:
         """Remove some files of a sample: a fifth, or until there is enough room."""
         most = len(sample) // 5 if len(sample) >= _SAMPLE else len(sample)
         excess = sum(used) - min(self._nbytes - needed, self._nbytes // 100 * 95)
@@ -238,7 +238,7 @@ class _Slots(NamedTuple):
         return self.begin + sum(len(data) for _, data in self.pieces)
 
 
-def to_evict(sample: list[Listed]) -> list[Listed]:
+def to_evict(sample: list[CellFile]) -> list[CellFile]:
     """Return files in the order of eviction.
 
     An epoch uses each row once, so what was used last is needed last. Therefore nine bytes in ten
@@ -249,7 +249,7 @@ def to_evict(sample: list[Listed]) -> list[Listed]:
     oldest = sorted(sample)
     recent_ns = time.time_ns() - _RECENT_NS
     once = [one for one in oldest if not one.is_used_again and one.used_ns < recent_ns][::-1]
-    mixed: list[Listed] = []
+    mixed: list[CellFile] = []
     number, nbytes = 0, 0
     for one in once:
         mixed.append(one)

@@ -11,7 +11,7 @@ from gpu_offline.device import Device, emulated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dali_pipelines.graph.operators_augment import Noise, Retouch
+from dali_pipelines.graph.operators_augment import AddNoise, Retouch
 from dali_pipelines.kernels.augment.color import POSTERIZE, SOLARIZE, retouch
 from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
 
@@ -66,7 +66,7 @@ def test_architectures_with_ptx_of_their_own(kernels_folder: Path) -> None:
 
 def check_noise(gpu: Device, images: list[Any], numbers: list[Any], *, of_photons: bool) -> None:
     """Compare all values but those for which a rounding decides on a photon."""
-    found = gpu.apply(Noise(of_photons), images, numbers)
+    found = gpu.apply(AddNoise(of_photons), images, numbers)
     for image, values, out in zip(images, numbers, found, strict=True):
         expected = np.empty_like(image.ravel())
         (add_photon_noise if of_photons else add_noise)(expected, image.ravel(), values)
@@ -102,4 +102,4 @@ def test_noise_of_a_batch(gpu: Device) -> None:
     for of_photons in (False, True):
         numbers = [np.array([0.5, n / 8, 1.5, 2], np.float32) for n in range(4)]
         check_noise(gpu, images, numbers, of_photons=of_photons)
-        assert gpu.apply(Noise(of_photons), [], []) == []
+        assert gpu.apply(AddNoise(of_photons), [], []) == []

@@ -251,10 +251,10 @@ def test_outputs_of_a_gpu(labelled: Index, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_columns_of_64_bits_over_processes() -> None:
-    from dali_pipelines.frameworks.jax_sharding import Layout
+    from dali_pipelines.frameworks.jax_sharding import ShardsOnDevices
 
     over_two = SimpleNamespace(is_fully_addressable=False)
-    layout = Layout(over_two, 4, {0: [device(0)], 1: [device(1)]})  # type: ignore[arg-type]
+    layout = ShardsOnDevices(over_two, 4, {0: [device(0)], 1: [device(1)]})  # type: ignore[arg-type]
     parts: list[Any] = [{"row": np.array([7])}, {"row": np.array([9])}]
     assert layout.joined(parts)["row"].tolist() == [7, 9]
     with pytest.raises(ValueError, match=r"'id'.*int64.*index\.with_column"):
@@ -269,7 +269,7 @@ def device(number: int, platform: str = "gpu") -> Any:
 
 def test_gpus_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipelines run on those that hold the shards, or all on the CPU."""
-    from dali_pipelines.frameworks.jax_sharding import Layout, own_devices
+    from dali_pipelines.frameworks.jax_sharding import ShardsOnDevices, own_devices
 
     framework = framework_named("jax")
     monkeypatch.setattr("jax.local_devices", lambda: [device(2), device(3)])
@@ -279,7 +279,7 @@ def test_gpus_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
         framework.iterate(SimpleNamespace(device_id=5))  # type: ignore[arg-type]
     monkeypatch.setattr("jax.local_devices", lambda: [device(0, "cpu")] * 4)
     assert own_devices() == [None]
-    layout = Layout(sharding([0, 1]), 2, {0: [device(3), device(1)], 1: [device(2)]})
+    layout = ShardsOnDevices(sharding([0, 1]), 2, {0: [device(3), device(1)], 1: [device(2)]})
     assert layout.find_shards(None, None, None)().devices == (3, 2)
     assert layout.find_shards([None, None], None, None)().devices == (None, None)
     ours = layout.find_shards([3, 2], 1, 4)()  # an array for each of four processes

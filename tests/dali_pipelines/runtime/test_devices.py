@@ -94,7 +94,7 @@ def test_devices_as_pytorch_has_them(given: Any, expected: list[int | None]) -> 
 
 
 def test_no_device() -> None:
-    with pytest.raises(ValueError, match="one at least"):
+    with pytest.raises(ValueError, match="must not be empty"):
         devices_of([])
 
 

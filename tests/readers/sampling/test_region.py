@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from strategies import fractions
 
-from readers.sampling.draws import ATTEMPTS, Draws, Pairs
+from readers.sampling.draws import ATTEMPTS, Draws, RandomPairs
 from readers.sampling.geometry import ASPECT_RATIOS, Geometry
 from readers.sampling.region import RandomRegion, ScaledWindow
 
@@ -138,11 +138,11 @@ def test_regions_are_inside(
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(0, 2**40))
 def test_pairs_are_pure_and_not_those_of_other_rows(seed: int, epoch: int, row: int) -> None:
-    pairs = list(Pairs(seed, epoch, row))
+    pairs = list(RandomPairs(seed, epoch, row))
     assert len(pairs) == ATTEMPTS
-    others = [list(Pairs(seed, epoch, row + 1)), list(Pairs(seed, epoch + 1, row))]
+    others = [list(RandomPairs(seed, epoch, row + 1)), list(RandomPairs(seed, epoch + 1, row))]
     Draws.of(seed, epoch, row)
-    assert list(Pairs(seed, epoch, row)) == pairs
+    assert list(RandomPairs(seed, epoch, row)) == pairs
     numbers = {number for many in (pairs, *others) for pair in many for number in pair}
     assert len(numbers) == 3 * 2 * ATTEMPTS
     assert numbers.isdisjoint({Draws.of(seed, epoch, row).y, Draws.of(seed, epoch, row).x})

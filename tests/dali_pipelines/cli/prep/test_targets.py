@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dali_pipelines.cli.errors import CommandError
-from dali_pipelines.cli.prep.targets import Target, claim, targets_of, unfinished_folder
+from dali_pipelines.cli.prep.targets import Conversion, claim, targets_of, unfinished_folder
 from readers import Index
 from readers.contract import Row
 
@@ -142,7 +142,7 @@ class TestClaim:
             return True
 
         monkeypatch.setattr(os.path, "lexists", begun)
-        targets = [Target(Row(0, "a.fits"), str(tmp_path / "a.fits"))]
+        targets = [Conversion(Row(0, "a.fits"), str(tmp_path / "a.fits"))]
         if scale == 1:
             claim(str(tmp_path), "made.json", {"scale": scale}, targets)
         else:

@@ -24,8 +24,8 @@ from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
 from readers.jpeg.mcu.codes import with_all_categories
 from readers.jpeg.mcu.cut import cut_file, cut_rows
 from readers.jpeg.mcu.find import find_mcu_rows
-from readers.jpeg.mcu.region import Region
-from readers.jpeg.mcu.rows import ChangedError, DamagedRowsError, McuRows
+from readers.jpeg.mcu.region import McuRegion
+from readers.jpeg.mcu.rows import ChangedRowsError, DamagedRowsError, McuRows
 
 
 def photo(height: int, width: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
@@ -44,7 +44,7 @@ def pixels(jpeg: bytes) -> NDArray[Any]:
         return np.asarray(ImageOps.exif_transpose(image))
 
 
-def cut(jpeg: bytes, region: Region, *, noted: bool) -> bytes:
+def cut(jpeg: bytes, region: McuRegion, *, noted: bool) -> bytes:
     header = JpegHeader.parse(jpeg)
     if not noted:
         return cut_file(jpeg, header, region)
@@ -53,7 +53,7 @@ def cut(jpeg: bytes, region: Region, *, noted: bool) -> bytes:
     return cut_rows(jpeg[: header.nbytes], header, region, rows, jpeg[begin:end])
 
 
-def inner(jpeg: bytes, region: Region) -> tuple[slice, slice]:
+def inner(jpeg: bytes, region: McuRegion) -> tuple[slice, slice]:
     """Return the pixels of a region whose colours take no part of what is beside it."""
     header = JpegHeader.parse(jpeg)
     (y, height), (x, width) = (
@@ -66,7 +66,7 @@ def inner(jpeg: bytes, region: Region) -> tuple[slice, slice]:
     return slice(y, height), slice(x, width)
 
 
-def assert_is_cut(found: bytes, jpeg: bytes, region: Region) -> None:
+def assert_is_cut(found: bytes, jpeg: bytes, region: McuRegion) -> None:
     header = JpegHeader.parse(jpeg)
     of_cut, (rows, columns) = pixels(found), inner(jpeg, region)
     y, x = region.top * header.mcu_height, region.left * header.mcu_width
@@ -81,13 +81,13 @@ def patched(jpeg: bytes, marker: int, offset: int, value: int) -> bytes:
     return jpeg[:at] + bytes((value,)) + jpeg[at + 1 :]
 
 
-def any_region(jpeg: bytes, data: st.DataObject) -> Region:
+def any_region(jpeg: bytes, data: st.DataObject) -> McuRegion:
     header = JpegHeader.parse(jpeg)
     top = data.draw(st.integers(0, header.num_rows - 1))
     # Not the last column alone: libjpeg interpolates no colours of which it has two pixels or less.
     left = data.draw(st.integers(0, max(0, header.num_columns - 2)))
     rows = data.draw(st.integers(1, header.num_rows - top))
-    return Region(top, rows, left, data.draw(st.integers(1, header.num_columns - left)))
+    return McuRegion(top, rows, left, data.draw(st.integers(1, header.num_columns - left)))
 
 
 @given(
@@ -134,7 +134,7 @@ def test_rows_that_begin_beside_a_stuffed_zero() -> None:
         header, rows, whole = JpegHeader.parse(jpeg), find_mcu_rows(jpeg), pixels(jpeg)
         for row in range(header.num_rows):
             begin, end = rows.byte_range(row, row)
-            region = Region(row, 1, 0, header.num_columns)
+            region = McuRegion(row, 1, 0, header.num_columns)
             found = cut_rows(jpeg[: header.nbytes], header, region, rows, jpeg[begin:end])
             part = whole[8 * row : 8 * row + 8]
             np.testing.assert_array_equal(pixels(found), part, f"row {row} of MCUs")
@@ -148,7 +148,7 @@ def test_rows_that_begin_beside_a_stuffed_zero() -> None:
 def test_other_subsamplings_than_pillow_writes(subsampling: str, noted: bool) -> None:
     image = np.ascontiguousarray(photo(100, 150))
     jpeg = simplejpeg.encode_jpeg(image, 90, "RGB", subsampling)
-    for region in (Region(1, 2, 1, 2), Region(0, 1, 0, 1), Region(2, 1, 1, 3)):
+    for region in (McuRegion(1, 2, 1, 2), McuRegion(0, 1, 0, 1), McuRegion(2, 1, 1, 3)):
         assert_is_cut(cut(jpeg, region, noted=noted), jpeg, region)
 
 
@@ -182,7 +182,7 @@ def test_codes_of_each_length(codes: str, noted: bool) -> None:
     """Such that a look into the tables tells of several codes, or of none."""
     jpeg = CODES[codes]
     for top in range(0, 100, 5):
-        region = Region(top, 5, top % 7, 1)
+        region = McuRegion(top, 5, top % 7, 1)
         assert_is_cut(cut(jpeg, region, noted=noted), jpeg, region)
 
 
@@ -194,7 +194,7 @@ def test_tables_without_large_differences_get_codes_for_them(falling: bool, note
     ramp = np.linspace(128, 8 if falling else 247, 400)[:, None] + random.normal(0, 2, (400, 320))
     jpeg = pillow(Image.fromarray(ramp.astype(np.uint8)), optimize=True, quality=90)
     header = JpegHeader.parse(jpeg)
-    region = Region(header.num_rows - 2, 2, 7, 3)
+    region = McuRegion(header.num_rows - 2, 2, 7, 3)
     assert abs(find_mcu_rows(jpeg).predictions[-2, 0]) >= 1 << max(header.dc[0].symbols)
     found = cut(jpeg, region, noted=noted)
     assert_is_cut(found, jpeg, region)
@@ -408,7 +408,7 @@ def test_each_changed_byte_of_the_rows_is_noticed(data: st.DataObject) -> None:
     coded = bytearray(jpeg[begin:end])
     coded[data.draw(st.integers(0, len(coded) - 1))] ^= data.draw(st.integers(1, 255))
     for changed in (bytes(coded), jpeg[begin : end - 1], b""):
-        with pytest.raises(ChangedError):
+        with pytest.raises(ChangedRowsError):
             rows.check(first, last, changed)
 
 

@@ -12,7 +12,7 @@ from cached_origin import Origin, cell_files, used
 from readers.places.cache import disk, room
 from readers.places.cache.cells import BLOCK, CELL, cells
 from readers.places.cache.disk import LEAST, DiskCache
-from readers.places.cache.room import Listed, to_evict
+from readers.places.cache.room import CellFile, to_evict
 
 SMALL = bytes(BLOCK - 16)
 """An object whose block takes 4 KiB, with its entry in the table."""
@@ -50,8 +50,8 @@ def test_the_newest_that_were_used_once_go_first(cache: DiskCache) -> None:
 
 def test_one_byte_in_ten_is_of_the_oldest() -> None:
     """So that many small files do not take as many large ones with them."""
-    large = [Listed(1000 + number, 90 * BLOCK, 0, f"large {number}", True) for number in range(3)]
-    small = [Listed(2000 + number, BLOCK, 0, f"small {number}", False) for number in range(1000)]
+    large = [CellFile(1000 + number, 90 * BLOCK, 0, f"large {number}", True) for number in range(3)]
+    small = [CellFile(2000 + number, BLOCK, 0, f"small {number}", False) for number in range(1000)]
     order = [one.path.split()[0] for one in to_evict([*small, *large])]
     assert [at for at, name in enumerate(order) if name == "large"] == [810, 1001, 1002]
 
