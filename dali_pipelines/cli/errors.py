@@ -21,19 +21,19 @@ EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 
 
 flags: dict[str, bool] = {}
-"""Flags of the command that runs, and whether each is a bool; `parse` notes them."""
+"""Flags of the running command, and whether each is a bool; `parse` sets them."""
 settings: dict[str, str] = {}
-"""Flags of the command that runs, by the settings of the library that they set."""
+"""Flags of the running command, by the settings of the library that they set."""
 _WRONG = re.compile(r"\w+(?= (?:must|needs|is not for)\b)")
 _SETTING = re.compile(
     r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
 )
 _REPORTED = "dali_pipelines.loading.recovery"
-"""The logger of rejected rows, which reports list."""
+"""Logger of rejected rows. They are not shown, as reports list them."""
 
 
 class CommandError(Exception):
-    """An error that the user can fix: one line, and the exit status that goes with it."""
+    """An error that the user can fix: a message of one line, and the exit status."""
 
     def __init__(self, message: object, status: int = 2) -> None:
         super().__init__(one_line(message))
@@ -50,23 +50,24 @@ def refusing(*errors: type[Exception], status: int = 2, doing: str = "") -> Iter
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number of things in words."""
+    """Return a number of things as text, such as "2 files"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def one_line(message: object) -> str:
     """Return a message without line breaks, runs of blanks and control characters.
 
-    Of an OSError it is the file, if it names one, and the reason, without the number of the error.
+    For an OSError this is the file, if there is one, and the reason, without the error number.
     """
     if isinstance(message, OSError) and message.strerror and message.filename is not None:
         message = f"{os.fsdecode(message.filename)}: {message.strerror}"
     elif isinstance(message, OSError) and message.strerror:
-        no_folder = message.strerror.startswith("No usable temporary directory")  # of tempfile
+        # tempfile raises this:
+        no_folder = message.strerror.startswith("No usable temporary directory")
         remedy = ": set TMPDIR to a folder that can be written" if no_folder else ""
         message = f"{message.strerror}{remedy}"
     if isinstance(message, KeyError) and message.args:
-        message = message.args[0]  # else it is quoted
+        message = message.args[0]  # str() would quote it
     return printable(" ".join(str(message).split()))
 
 
@@ -75,8 +76,8 @@ def command(
 ) -> Callable[[Callable[Arguments, int]], Callable[Arguments, int]]:
     """Decorate the function `main` of a command: report its errors, return the exit status.
 
-    Each message begins with ``dali-pipelines NAME: ``; `interrupted` is that after Ctrl-C (130).
-    Without a name it is of the program.
+    Each message begins with ``dali-pipelines NAME: ``, or without a name ``dali-pipelines: ``.
+    `interrupted` is the message after Ctrl-C (status 130).
     """
 
     def decorate(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
@@ -86,7 +87,7 @@ def command(
             _log_to_stderr()
             try:
                 status = main(*args, **kwargs)
-                print(end="", flush=True)  # so that output which does not get there is an error
+                print(end="", flush=True)  # an error if the output cannot be written
                 return status
             except CommandError as refusal:
                 message, status = str(refusal), refusal.status
@@ -97,7 +98,7 @@ def command(
                 status = 2
             except BrokenPipeError:  # of `dali-pipelines doctor | head`
                 return 128 + signal.SIGPIPE
-            except OSError as error:  # of a full disk behind standard output, e.g.
+            except OSError as error:  # e.g. the disk of standard output is full
                 message, status = one_line(error), 1
             except KeyboardInterrupt as error:
                 message, status = str(error) or interrupted, 128 + signal.SIGINT
@@ -114,7 +115,8 @@ def command(
 def _open_streams() -> None:
     """Open /dev/null in place of standard streams that are closed (``2>&-``).
 
-    Else a file of the command would have the number of stderr, and get what libraries write to it.
+    Otherwise a file that the command opens would get the number of stderr, and the output of
+    libraries to it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -124,10 +126,10 @@ def _open_streams() -> None:
 
 
 def in_flags(message: str) -> str:
-    """Return a message of the library in which settings that have a flag are written as one.
+    """Return a message of the library with flags in place of settings.
 
     ``outside='fill'`` is ``--outside=fill``, and ``crop=(3, 4)`` is ``--crop 3 4``. Names of files
-    that look so stay.
+    that look like settings stay.
     """
     if wrong := _WRONG.match(message):
         flag = settings.get(wrong[0], wrong[0])
@@ -150,16 +152,16 @@ def _in_flags(setting: re.Match[str]) -> str:
 
 
 class _InFlags(logging.Formatter):
-    """Shows the message alone, with flags for settings."""
+    """Shows only the message, with flags in place of settings."""
 
     def format(self, record: logging.LogRecord) -> str:
         return in_flags(record.getMessage())
 
 
 def _log_to_stderr() -> None:
-    """Print what is logged, unless a program that calls the command has its own handlers.
+    """Print log messages, unless a program that calls the command has its own handlers.
 
-    Of other libraries these are errors alone, of ours warnings, too.
+    Warnings and errors of this package, and only errors of other libraries.
     """
     handler = logging.StreamHandler()
     handler.addFilter(_is_shown)
@@ -174,7 +176,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 def _drop_output() -> None:
-    """Drop what standard output does not take: the interpreter would complain as it ends."""
+    """Drop output that cannot be written: the interpreter would complain at its end."""
     try:
         print(end="", flush=True)
     except OSError:

@@ -20,15 +20,15 @@ _DASK = "dask://"
 
 @contextmanager
 def executor_of(name: str | None, given: Executor | None) -> Iterator[Executor | None]:
-    """Yield the Executor that ``--executor`` names, or that was given; None for child processes.
+    """Yield the Executor that ``--executor`` names, or the given one; None for child processes.
 
-    The one that is named is shut down at the end, without a wait for its tasks. A WorkerError
-    within the block becomes a CommandError.
+    A named one is shut down at the end, without waiting for its tasks. A WorkerError in the block
+    becomes a CommandError.
     """
     with ExitStack() as stack:
         if name is not None:
             if given is not None:
-                raise CommandError("give either --executor or the argument executor")
+                raise CommandError("pass either --executor or the argument executor")
             with refusing(ImportError, OSError, RuntimeError, ValueError):
                 given = stack.enter_context(_named(name))
         with refusing(WorkerError, status=1, doing="stopped"):
@@ -60,9 +60,9 @@ def _dask(name: str) -> Iterator[Executor]:
         raise ImportError(f"--executor={name} needs Dask: {install('dask')}") from error
     address = f"tcp://{name.removeprefix(_DASK)}"
     with Client(address, set_as_default=False) as client:
-        if not client.nthreads():  # an adaptive cluster starts them for tasks
+        if not client.nthreads():  # an adaptive cluster starts workers when there are tasks
             print(f"--executor={name}: waiting for workers, there is none yet", file=sys.stderr)
-        # Calls of the same function with the same arguments would be one, also of another command.
+        # Otherwise Dask would merge calls with equal arguments, even those of other commands.
         yield client.get_executor(pure=False)
 
 
@@ -81,9 +81,9 @@ def _mpi() -> Any:
         from mpi4py.futures import MPIPoolExecutor
     except ImportError as error:
         raise ImportError(f"--executor=mpi needs mpi4py: {install('mpi')}") from error
-    if "mpi4py.futures" not in sys.orig_argv:  # each rank would be this command
+    if "mpi4py.futures" not in sys.orig_argv:  # otherwise each rank would run this command
         raise ValueError(
-            "--executor=mpi needs ranks that wait for tasks: mpiexec -n RANKS python -m "
-            "mpi4py.futures -m dali_pipelines COMMAND ..."
+            "--executor=mpi needs ranks that wait for tasks, so start it as mpiexec -n RANKS "
+            "python -m mpi4py.futures -m dali_pipelines COMMAND ..."
         )
     return MPIPoolExecutor()

@@ -43,7 +43,7 @@ def number_of_bytes(text: str) -> int:
 
 
 def number_or_share(text: str) -> float:
-    """Read an int, or a float where there is a point or an exponent."""
+    """Read an int, or a float if the text has a point or an exponent."""
     try:
         return int(text)
     except ValueError:
@@ -74,12 +74,12 @@ def hdu_name(text: str) -> int | str | tuple[str, int]:
 
 
 def named_hdu(text: str) -> tuple[str, Any]:
-    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N, counted from the row's.
+    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N from the HDU of the row.
 
     Returns
     -------
     tuple
-        The name, and what `fits_pipeline` takes as its HDU.
+        The name, and its HDU as `fits_pipeline` takes it.
     """
     name, equals, hdu = text.partition("=")
     if not name or not equals:
@@ -121,7 +121,7 @@ def function_of(flag: str, name: str) -> Any:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"--{flag}={name}: {error}") from None
-    except Exception as error:  # of the module, as it is imported
+    except Exception as error:  # raised by the module while it is imported
         reason = f"its module raises {type(error).__name__}: {error}"
         raise ValueError(f"--{flag}={name}: {reason}") from error
     finally:
@@ -129,7 +129,7 @@ def function_of(flag: str, name: str) -> Any:
 
 
 def at_home(value: Any) -> Any:
-    """Return a value, or several, with the user's home in place of ``~`` and a leading ``~/``.
+    """Return a value, or several, with the user's home in place of a leading ``~``.
 
     Shells expand it at the beginning of a word, but not after ``--data=``, and not in a file.
     """

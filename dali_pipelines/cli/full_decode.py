@@ -1,4 +1,4 @@
-"""Decode a file whole, and look for damage that no header shows, for `index` and `verify`."""
+"""Decode a whole file to find damage that no header shows, for `index` and `verify`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from readers.places.file_object import file_object
 
 
 def check_whole(row: Row, planes: int = 1) -> None:
-    """Decode a file whole, by astropy or Pillow, and compare DATASUM, or the checksums of a PNG.
+    """Decode a whole file by astropy or Pillow, and check DATASUM, or the checksums of a PNG.
 
     The entropy-coded data of a JPEG are also decoded by libjpeg-turbo, whose warnings count as
-    errors, and, if they are sequential in one scan, by the toolkit's own kernel. A FITS file is
-    also read and decoded as by pipelines. The HDU of the row holds the image, with this number of
-    `planes`.
+    errors. If they are sequential in one scan, the toolkit's own kernel decodes them, too. A FITS
+    file is also read and decoded as in pipelines. The HDU of the row holds the image, with this
+    number of `planes`.
 
     Raises
     ------
@@ -36,7 +36,8 @@ def check_whole(row: Row, planes: int = 1) -> None:
     """
     if row.hdu is not None:
         reader = FitsReader(row.hdu)
-        # Before astropy, which ignores some scalings, and streams that are cut or damaged.
+        # Before astropy, because astropy ignores some scalings, and streams that are cut off or
+        # damaged.
         for plane in range(planes):
             one = replace(row, plane=plane if planes > 1 else None)
             decoded(one, reader.read(one, None))
@@ -59,18 +60,18 @@ def unpacked_file(place: Place) -> Iterator[BinaryIO]:
 
 
 def _check_data_sum(place: Place, hdu: int) -> None:
-    """Compare the DATASUM of the image's HDU, where it has one.
+    """Check the DATASUM of the image's HDU, if it has one.
 
-    Not its CHECKSUM, which includes the header: astropy corrects cards that break the standard, as
-    JSOC's do, and then computes another sum.
+    CHECKSUM is not checked, because it includes the header: astropy corrects cards that break the
+    standard, such as those of JSOC, and then computes another sum.
     """
     with read_errors(place.name, hdu, None), FitsFile.at(place, hdu) as file:
         found = find_image(file)
         file.need(found.start, found.stop)
         with file.by_astropy(found.header_start, disable_image_compression=True) as (hdus, number):
             is_wrong = hdus[number].verify_datasum() == 0
-        if is_wrong:  # 1 is right, 2 is missing
-            reason = "DATASUM is not that of the data: they were changed"
+        if is_wrong:  # 1 means right, 2 missing
+            reason = "DATASUM does not match the data: they were changed"
             raise ReadError(place.name, reason, hdu=hdu)
 
 
@@ -79,7 +80,7 @@ def _check_rows(place: Place) -> None:
     from readers.jpeg.mcu.find import find_mcu_rows
     from readers.jpeg.mcu.rows import DamagedRowsError
 
-    with suppress(NoRowsError), place:  # of another coding, or no JPEG
+    with suppress(NoRowsError), place:  # another coding, or not a JPEG
         try:
             find_mcu_rows(place.read(0, place.nbytes))
         except DamagedRowsError as error:

@@ -20,8 +20,8 @@ COMMANDS = {
     "prep": "write level 1.5 files of AIA level 1 and HMI",
     "stats": "measure pixels, to choose mean, std and a stretch for a network",
     "show": "draw a contact sheet of what a network will see",
-    "export": "write a model for NVIDIA Triton, of the preprocessing of a training",
-    "warm": "compile kernels for the CPU once, as a step of building an image for containers",
+    "export": "write the preprocessing of a training as a model for NVIDIA Triton",
+    "warm": "compile the kernels for the CPU, e.g. while a container image is built",
     "bench": "compare speed with other tools; from a clone of the repository only",
 }
 """Each has a function `main` in `dali_pipelines.cli.NAME.main`."""
@@ -31,7 +31,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 0 for success, 2 for wrong usage, or another.
 
-    The arguments are its name and its flags, those of the process by default.
+    The arguments are its name and its flags, by default those of the process.
     """
     argv = sys.argv[1:] if argv is None else argv
     width = max(map(len, COMMANDS)) + 2

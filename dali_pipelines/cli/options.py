@@ -34,9 +34,9 @@ def option(
 ) -> Any:
     """Declare a field of a configuration.
 
-    A bool makes a pair of flags, ``--name`` and ``--no-name``. The help gets the default. `short`
-    is another name, e.g. ``-o``. What is `positional` has no flag, and must be given. All else is
-    for ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
+    A bool makes a pair of flags, ``--name`` and ``--no-name``. The help shows the default. `short`
+    is another name, e.g. ``-o``. A `positional` argument has no flag, and is required. All other
+    options are those of ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
     """
     if isinstance(default, bool):
         argparse_options["action"] = argparse.BooleanOptionalAction
@@ -57,20 +57,21 @@ def settings_of(
     renamed: Mapping[str, str] | None = None,
     **changes: Mapping[str, Any],
 ) -> Any:
-    """Declare a field that gathers settings of the library, a flag for each: those that are given.
+    """Declare a field that gathers settings of the library, each with a flag, if they are given.
 
     Parameters
     ----------
     declared : type
-        Dataclass that declares them: types, defaults, and descriptions.
+        Dataclass that declares the settings: types, defaults, and descriptions.
     names : str
-        Their names, with blanks between them.
+        Names of the settings, separated by blanks.
     hints : type, optional
-        TypedDict with the types that are taken, if they differ from those of the fields.
+        TypedDict with the accepted types, if they differ from those of the fields.
     renamed : mapping of str to str, optional
         Names of flags that differ from those of the settings.
     **changes
-        Options of ``ArgumentParser.add_argument`` by setting, in place of what the type tells.
+        Options of ``ArgumentParser.add_argument`` by setting, in place of those that follow from
+        its type.
     """
     metadata = {
         "declared": declared,
@@ -88,13 +89,13 @@ class Flag:
 
     name: str
     options: Mapping[str, Any]
-    """For ``ArgumentParser.add_argument``."""
+    """Arguments of ``ArgumentParser.add_argument``."""
     short: str | None = None
     positional: bool = False
     setting: tuple[str, str] | None = None
-    """Field that gathers it, and name of the setting there."""
+    """Field that gathers the setting, and name of the setting."""
     may_be_one: bool = False
-    """Whether a single value is that, and not a tuple of one."""
+    """Whether a single value stays as it is, and does not become a tuple."""
 
     @property
     def is_switch(self) -> bool:
@@ -113,9 +114,9 @@ def flags_of(config_class: type[Any]) -> list[Flag]:
 
 
 def given_flags(config: Any, *names: str) -> dict[str, Any]:
-    """Return the values of a configuration by flag; of settings of the library, those given.
+    """Return the values of a configuration by flag, and the given settings of the library.
 
-    With names of fields, these only.
+    With names of fields, only these.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(config):
@@ -165,7 +166,7 @@ def _help_of(text: str, default: Any) -> str:
 
 
 def _kinds(hint: Any) -> list[Any]:
-    """Return the types that a hint allows, but None."""
+    """Return the types that a hint allows, without None."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return [one for one in typing.get_args(hint) if one is not type(None)] if is_union else [hint]
 
@@ -204,25 +205,24 @@ def parse(
     defaults: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
     translate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> Config:
-    """Make a configuration of flags and of the file that ``--config`` names; flags win.
+    """Make a configuration from flags and from the file that ``--config`` names; flags win.
 
-    The class is a frozen dataclass, whose fields `option` and `settings_of` made. Its GROUPS, if it
-    has them, are the titles of ``--help`` and the names of the flags below each, and COMMON the
-    names that ``-h`` lists. `defaults` takes the settings that are given, and returns flags that
-    all of them override. `translate` takes the settings of a file, and returns them by the names
-    that they have here.
+    The class is a frozen dataclass with fields that `option` and `settings_of` made. Its optional
+    GROUPS are the titles in ``--help`` and the names of the flags below each, and COMMON the names
+    that ``-h`` lists. `defaults` takes the given settings, and returns flags that these override.
+    `translate` takes the settings of a file, and returns them by their names here.
 
     Raises
     ------
     CommandError
-        If something is wrong with the flags or the file.
+        If the flags or the file are wrong.
     """
     flags = {flag.name: flag for flag in flags_of(config_class)}
     errors.flags = {flag.name: flag.is_switch for flag in flags.values()}
     errors.settings = {each.setting[1]: each.name for each in flags.values() if each.setting}
     argv = _underscored(sys.argv[1:] if argv is None else argv, flags)
     path = config_file(argv)
-    # What must be given may be in the file.
+    # Required arguments may be in the file.
     parser = _parser(config_class, flags, description, name, partial=path is not None)
     from_argv = vars(parser.parse_args(argv))
     try:
@@ -240,7 +240,7 @@ def parse(
 
 
 def gathered(config_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of flags by field; a field of `settings_of` gathers those of its settings."""
+    """Return the values of flags by field; a field of `settings_of` gathers several."""
     flags = {flag.name: flag for flag in flags_of(config_class)}
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -291,7 +291,7 @@ def _parser(
 
 
 def _underscored(argv: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Return the arguments with ``--two-words`` spelt ``--two_words``, as older releases had it."""
+    """Return the arguments with ``--two-words`` spelt ``--two_words``: both are accepted."""
     flags = {f"--{name.replace('_', '-')}": f"--{name}" for name in names}
     flags |= {f"--no-{name.replace('_', '-')}": f"--no-{name}" for name in names}
     split = (word.partition("=") for word in argv)
@@ -348,9 +348,9 @@ def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[s
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises a CommandError, and names the flags that are near to an unknown one.
+    """A parser that raises a CommandError, and suggests flags that are similar to an unknown one.
 
-    With names of `common` arguments, ``-h`` lists these only, and ``--help`` all of them.
+    If there are `common` arguments, ``-h`` lists only these, and ``--help`` all of them.
     """
 
     def __init__(
@@ -364,7 +364,8 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(*short, "--help", action="help", help="show this help, and exit")
         if common:
             self.add_argument("-h", action=_ShortHelp, help="show the most useful flags, and exit")
-        # With exponents and units, which argparse takes for flags: --mean -1e-5, --offsets -1h,0.
+        # Also with exponents and units, as in --mean -1e-5 and --offsets -1h,0: argparse would take
+        # these for flags.
         self._negative_number_matcher = re.compile(r"^-(\.?\d|inf|nan)")
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
@@ -403,7 +404,7 @@ class Parser(argparse.ArgumentParser):
         raise CommandError(f"{message} (see --help)")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse all arguments; what is left over is an error."""
+        """Parse all arguments; unknown ones are an error."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             flags = [flag for one in self._added.values() for flag in one.option_strings]
@@ -413,12 +414,12 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or the version; argparse would not tell that nobody takes it."""
+        """Print help or the version; argparse ignores a closed stdout, which is an error here."""
         print(message, end="", file=file, flush=True)
 
 
 class _ShortHelp(argparse.Action):
-    """Prints the most useful flags, and ends the program."""
+    """Prints the most useful flags and ends the program."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)

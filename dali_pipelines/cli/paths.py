@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 _DATA = re.compile(
     rb"SIMPLE  =|\xff\xd8\xff|\x89PNG|RIFF|P[1-6]\s|\xff\x4f\xff\x51|PAR1|\x1f\x8b|.*\0", re.DOTALL
 )
-"""First bytes of files that are not reports: a byte of 0, not in text, or the signature of
-an image or Index that may have no such byte there."""
+"""First bytes of files that are not reports: any byte of 0, as text has none, or the signature of
+an image or Index, which may have no such byte."""
 _HEAD_BYTES = 512
 _FEW_FILES = 10_000
-"""Most files to compare one by one: more could take hours on a network."""
+"""Maximum number of files to compare one by one: more could take hours on a network."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
-"""Fields of a row, and columns, that locate the bytes of an image."""
+"""Fields of a row, and columns of an Index, that locate the bytes of an image."""
 
 
 def index_of(
     files: Sequence[str], suffixes: Sequence[str], storage: Storage, hdu: HduName | None = None
 ) -> Index:
-    """Return one Index of all images, each once, also images that belong to one sample.
+    """Return one Index with a row for each image; images of one sample get separate rows.
 
-    The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows whose Index
-    names no HDU get `hdu`; a CommandError if all name others.
+    The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows without an
+    HDU in their Index get `hdu`; CommandError if all rows have others.
     """
     return _images([scanned(file, suffixes, storage) for file in files], hdu)
 
 
 def samples_of(files: Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index of the only file, with all its columns, or one of all images of several."""
+    """Return the Index of the only file, with all its columns, or one Index of several files."""
     indexes = [scanned(file, suffixes, storage) for file in files]
     return indexes[0] if len(files) == 1 else _images(indexes)
 
@@ -81,14 +81,14 @@ def _images(indexes: Sequence[Index], hdu: HduName | None = None) -> Index:
 def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
     """Return the Index of a file, folder, glob, URL or Index file, or raise CommandError.
 
-    Without suffixes it is a Zarr store, or HDF5 and netCDF4 by the suffix of the (first) file.
+    Without suffixes the path is a Zarr store, or HDF5 or netCDF4 by the suffix of the (first) file.
     """
     with refusing(ImportError, OSError, ValueError):
         return index_at(file, suffixes, storage)
 
 
 def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index like `scanned`, also of several paths, or raise what its methods do."""
+    """Return the Index like `scanned`, also of several paths, with the errors of its methods."""
     from readers.chunks.hdf5 import SUFFIXES
     from readers.index.table import INDEX_SUFFIXES, Index
 
@@ -101,14 +101,14 @@ def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storag
 
 
 def check_output(path: str) -> None:
-    """Reject before the work what could not be written after it."""
+    """Raise CommandError before the work if a file could not be written after it."""
     written = path if _is_device(path) else os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path) or not os.access(written, os.W_OK):
         raise CommandError(f"{path} cannot be written: expected a file in a writable folder")
 
 
 def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) -> None:
-    """Reject outputs that cannot be written, that are also inputs, or that two flags share.
+    """Raise CommandError if outputs cannot be written, are also inputs, or have two flags.
 
     Inputs are the file of ``--config``, and existing files that settings of `config` name, except
     those in `paths`, and `resume`, which may be the `state` that is written. All outputs but `out`
@@ -130,13 +130,11 @@ def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) 
             _check_text(path)
         other = flags.setdefault(_identity(path), flag)
         if other != flag and not _is_device(path):
-            raise CommandError(
-                f"--{other} and --{flag} both name {path}: give each a file of its own"
-            )
+            raise CommandError(f"--{other} and --{flag} both name {path}: give each its own file")
 
 
 def check_unread(table: pa.Table, *outputs: str | None) -> None:
-    """Reject an output that is one of the files of a table, as its rows or links name it."""
+    """Raise CommandError if an output is a file of the table, by its path or through links."""
     from readers.index.paths import holds_paths
 
     columns = [table[name] for name in table.column_names if holds_paths(name, table[name])]
@@ -146,14 +144,14 @@ def check_unread(table: pa.Table, *outputs: str | None) -> None:
         for file in (file for column in columns for file in _candidates(column, path)):
             with suppress(OSError):  # URLs, and files that do not exist
                 if os.path.samefile(file, path):
-                    raise CommandError(f"{path} is a file that is read, {file}: give another name")
+                    raise CommandError(f"{path} is the input {file}: choose another name")
 
 
 def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
     """Return the paths that may refer to this file.
 
     If there are many, these are the paths of the same name, unless the file has several hard links.
-    So a symbolic link of another name is missed among many.
+    Among many, a symbolic link with another name is therefore missed.
     """
     import pyarrow.compute as pc
 
@@ -165,7 +163,7 @@ def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
 
 def _identity(path: str) -> Hashable:
     """Return a key that is equal for all names of a file."""
-    with suppress(OSError):  # there is none yet
+    with suppress(OSError):  # there is no file yet
         status = os.stat(path)
         return status.st_dev, status.st_ino
     return os.path.realpath(path)
@@ -176,12 +174,12 @@ def _check_text(path: str) -> None:
         with open(path, "rb") as file:
             if _DATA.match(file.read(_HEAD_BYTES)):
                 raise CommandError(
-                    f"{path} exists, and holds images or other data: give another name"
+                    f"{path} exists, and holds images or other data: choose another name"
                 )
 
 
 def write_json(path: str, content: Any, indent: int) -> None:
-    """Write a JSON file, all or nothing; numbers that JSON does not have, such as NaN, are null."""
+    """Write a JSON file, all or nothing; numbers that JSON lacks, such as NaN, become null."""
     import json
 
     write_file(path, json.dumps(_for_json(content), indent=indent, allow_nan=False) + "\n")
@@ -199,17 +197,18 @@ def _for_json(value: Any) -> Any:
 
 
 class OutputFile:
-    """A file that gets its name when it is closed, so that it is whole or not there.
+    """A file that gets its name when it is closed, so that no partial file is ever seen.
 
     Until then it is called ``NAME.part``, and an older file keeps the name. If the path is a link,
-    the file that it leads to is replaced. A device is written to directly, and so is an open file,
-    such as /dev/stdout, from its present position. As a context manager it is dropped if the block
+    its target is replaced. A device is written to directly, and so is an open file, such as
+    /dev/stdout, from its present position. In a ``with`` block the file is dropped if the block
     raises. Text is written as UTF-8, with its line ends unchanged.
 
     Raises
     ------
     OSError
-        If it cannot be written, also if the disk is full; it names the file. All methods raise it.
+        If it cannot be written, e.g. because the disk is full; it names the file. All methods raise
+        it.
     """
 
     def __init__(self, path: str) -> None:
@@ -226,7 +225,7 @@ class OutputFile:
             self._file.write(content.encode() if isinstance(content, str) else content)
 
     def close(self) -> None:
-        """Finish the file and give it its name, unless something has failed before."""
+        """Finish the file and give it its name, unless an earlier call has failed."""
         with self._named():
             self._file.close()
             if self._part != self._path and not self._failed:

@@ -1,4 +1,4 @@
-"""Flags for what a pipeline does: its settings, targets, and the calibration of AIA and HMI."""
+"""Flags of a pipeline: its settings, targets, and the calibration of AIA and HMI."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def image_settings(more: str = "", **changes: Mapping[str, Any]) -> Any:
 
 
 def calibration_settings(size: str) -> Any:
-    """Declare a field that gathers the settings of a calibration, with the flag of its size."""
+    """Declare a field that gathers settings of a calibration; `size` is the flag of its size."""
     return settings_of(
         Calibration,
         "size order exposure psf pointing_table correction_table",
@@ -86,9 +86,10 @@ def calibration_settings(size: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineFlags(StorageFlags, HduFlags):
-    """The pipeline, its targets, and the calibration in it; a base class of configurations.
+    """Base class of configurations: the pipeline, its targets, and its calibration.
 
-    These have a field ``settings``, see `image_settings`, and a field ``calibration_settings``.
+    Subclasses have a field ``settings``, see `image_settings`, and a field
+    ``calibration_settings``.
     """
 
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked"))
@@ -121,7 +122,7 @@ class PipelineFlags(StorageFlags, HduFlags):
     def pipeline_config(self) -> PipelineConfig:
         """The settings of the pipeline, checked, with defaults for all that were not given."""
         settings = {"batch_size": 1, **self.pipeline_settings()}
-        if self.pipeline == "audio":  # its windows are segments, without a crop
+        if self.pipeline == "audio":  # windows of recordings need no crop
             settings.pop("window", None)
         return PipelineConfig(**settings)
 
@@ -131,7 +132,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         if "stretch" in settings:
             settings["stretch"] = tuple(map(stretch_of, settings["stretch"]))
         if self.pipeline == "aia":
-            settings.pop("stretch", None)  # it is part of the calibration
+            settings.pop("stretch", None)  # the stretch is part of the calibration
         if "augment" in settings:
             settings["augment"] = tuple(map(augmentation_of, settings["augment"]))
         if "transform" in settings:
@@ -141,7 +142,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         return settings
 
     def image_flags(self, *more: str) -> str:
-        """Return the flags, also those of `more`, that were given for the looks of images."""
+        """Return the flags that were given, those of images and of the fields in `more`."""
         names = ("hdu", "mask", "boxes", "labels")
         given = {name: getattr(self, name) for name in names} | self.settings
         given |= {name: getattr(self, name) for name in more}
@@ -163,7 +164,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         from readers import Boxes, Mask
 
         if self.labels is not None and self.boxes is None:
-            raise ValueError("--labels are those of --boxes: give both")
+            raise ValueError("--labels are the labels of --boxes: set both")
         found: dict[str, Target] = {}
         if self.mask is not None:
             found["mask"] = Mask(self.mask)
@@ -186,11 +187,11 @@ class PipelineFlags(StorageFlags, HduFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class ImagesFlags(PipelineFlags):
-    """A pipeline that may read several images of each row, or planes of one."""
+    """Base class of configurations whose pipeline may read several images, or planes, of a row."""
 
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
-        "fits: planes to read of images with more than two axes, as channels, or all",
+        "fits: planes of images with more than two axes to read as channels, or all",
         type=number_or("all"),
         nargs="+",
         metavar="N",
@@ -216,7 +217,7 @@ class ImagesFlags(PipelineFlags):
                 raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
 
     def images(self) -> dict[str, Any]:
-        """Return the keywords of `fits_pipeline` that choose images; none for other pipelines."""
+        """Return the keywords of `fits_pipeline` that choose images; empty for other pipelines."""
         if self.pipeline != "fits":
             return {}
         planes = tuple(self.planes or ())
@@ -259,8 +260,8 @@ def stretch_of(text: str) -> Stretch:
     Parameters
     ----------
     text : str
-        A kind with values, e.g. ``asinh(unit=100)``, or a table of TOML, as options make a text of
-        it: ``{'kind': 'asinh', 'unit': 100}``.
+        A kind with values, e.g. ``asinh(unit=100)``, or a TOML table as text: ``{'kind': 'asinh',
+        'unit': 100}``.
 
     Raises
     ------
@@ -281,8 +282,8 @@ def augmentation_of(text: str) -> Augmentation:
     Parameters
     ----------
     text : str
-        A call with values alone, e.g. ``RandAugment(2, magnitude=9)``, or a table of TOML, as
-        options make a text of it: ``{'name': 'RandAugment', 'magnitude': 9}``.
+        A call with literal values, e.g. ``RandAugment(2, magnitude=9)``, or a TOML table as text:
+        ``{'name': 'RandAugment', 'magnitude': 9}``.
 
     Raises
     ------
@@ -296,7 +297,7 @@ def augmentation_of(text: str) -> Augmentation:
     if not isinstance(name, str) or name not in AUGMENTATIONS:
         name = str(name)
         raise ValueError(
-            f"--augment has no {name!r}: {did_you_mean(name, AUGMENTATIONS)}there are "
+            f"--augment has no {name!r}: {did_you_mean(name, AUGMENTATIONS)}available are "
             f"{', '.join(AUGMENTATIONS)}"
         )
     try:
@@ -308,7 +309,7 @@ def augmentation_of(text: str) -> Augmentation:
 def parsed_features(text: str) -> str | Spectrogram:
     """Return the features that a text describes, such as ``log_mel`` or ``LogMel(n_mels=64)``.
 
-    ValueError if it is none, or a value makes no sense.
+    ValueError if there are no such features, or a value makes no sense.
     """
     name, values, settings = _call_of("features", text, "LogMel(n_mels=64)", "name")
     for kind in (Spectrogram, LogMel, Mfcc):
@@ -324,7 +325,7 @@ def parsed_features(text: str) -> str | Spectrogram:
 
 
 class _Infinities(ast.NodeTransformer):
-    """Replaces the names inf and nan by these numbers."""
+    """Replaces the names inf and nan by the numbers."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """Replace a name."""

@@ -1,4 +1,4 @@
-"""Progress bars of commands: on a terminal only, and drawn at most ten times a second."""
+"""Progress bars of commands: only on a terminal, and drawn at most ten times a second."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from tqdm import tqdm
 
 INTERVAL_S = 0.1
-"""Time between two drawings of a bar, at least: more would flood a connection by ssh."""
+"""Least time between two drawings of a bar: more of them would flood an ssh connection."""
 
 
 class Bar(tqdm):
-    """A bar of tqdm on stderr. Nothing is drawn where that is not a terminal, such as into a log.
+    """A bar of tqdm on stderr. Nothing is drawn if that is not a terminal, but e.g. a log.
 
-    tqdm itself removes and draws its bar for each line that `write` prints above it. This one stays
-    away while lines come faster than `INTERVAL_S`.
+    tqdm removes and draws its bar for each line that `write` prints above it. This bar stays away
+    while lines come faster than `INTERVAL_S`.
     """
 
     def __init__(self, *args: Any, unit: str, disable: bool | None = None, **options: Any) -> None:
@@ -24,12 +24,12 @@ class Bar(tqdm):
             "unit": f" {unit}",
             "mininterval": INTERVAL_S,
             "dynamic_ncols": True,
-            "disable": disable or None,  # None: where stderr is not a terminal
+            "disable": disable or None,  # None: only if stderr is a terminal
         }
         super().__init__(*args, **options)
 
     def refresh(self, nolock: bool = False, lock_args: Any = None) -> Any:
-        """Draw the bar, unless that was done a moment ago."""
+        """Draw the bar, unless it was drawn a moment ago."""
         if time.monotonic() < self._next_s:
             return False
         self._next_s, self._is_shown = time.monotonic() + INTERVAL_S, True

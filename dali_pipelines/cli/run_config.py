@@ -1,6 +1,6 @@
 """Settings of ``dali-pipelines run`` and ``doctor``, and the Loader that they describe."""
 
-# Imports at the top are light: what is heavy is imported in the functions.
+# Imports at the top are light: functions import heavy modules.
 from __future__ import annotations
 
 import argparse
@@ -75,7 +75,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         "rank",
     )
     batch_size: int = option(16, "samples per shard and step")
-    num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
+    num_gpus: int = option(1, "shards, one for each GPU; without GPUs as many on the CPU")
     num_threads: int | None = option(
         None, "DALI threads per shard (default: cores / shards)", type=int, metavar="N"
     )
@@ -116,30 +116,30 @@ class RunConfig(DeviceFlags, ImagesFlags):
     )
     rate: int | None = option(
         None,
-        "audio: samples per second to resample to (default: those of the first)",
+        "audio: samples per second to resample to (default: those of the first recording)",
         type=int,
         metavar="HZ",
     )
     channels: int | None = option(
         None,
-        "audio: channels that all have, or 1 for their mean (default: 1)",
+        "audio: number of channels that recordings must have, or 1 for their mean (default: 1)",
         type=int,
         metavar="N",
     )
     speeds: tuple[float, ...] | None = option(
-        None, "audio: factors to play faster by, one is drawn", type=float, nargs="+", metavar="N"
+        None, "audio: factors of the speed, one is drawn", type=float, nargs="+", metavar="N"
     )
     features: str | None = option(
         None,
         "audio: waveform (default), spectrogram, log_mel or mfcc, or 'LogMel(n_mels=64)' and so on",
         metavar="NAME",
     )
-    report: str | None = option(None, "write what was measured", metavar="FILE.json")
+    report: str | None = option(None, "write the measurements of the run", metavar="FILE.json")
     audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
     state: str | None = option(
-        None, "write where the run stopped, after SIGTERM, too", metavar="FILE.json"
+        None, "write the position where the run stopped, also after SIGTERM", metavar="FILE.json"
     )
-    resume: str | None = option(None, "continue from there", metavar="FILE.json")
+    resume: str | None = option(None, "continue from this position", metavar="FILE.json")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,7 +152,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         if self.pipeline == "chunked" and self.data is None:
             raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
         if self.pipeline == "audio" and self.data is None:
-            raise ValueError("--pipeline=audio has no sample set: give --data")
+            raise ValueError("--pipeline=audio has no sample set: set --data")
         if (given := self.of_audio()) and self.pipeline != "audio":
             raise ValueError(f"--{next(iter(given))} is for --pipeline=audio, got {self.pipeline}")
         if self.pipeline_config.mode == "eval" and self.resume is not None:
@@ -209,7 +209,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
 
 
 def open_index(config: RunConfig) -> Index:
-    """Scan the data that was asked for, or the sample set."""
+    """Scan the data of --data, or of the sample set."""
     data = config.data
     if data is None:
         from dali_pipelines.cli.samples import sets
@@ -220,7 +220,7 @@ def open_index(config: RunConfig) -> Index:
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
-    """Return a CUDA device for each shard of this process, or None for the CPU, with a notice."""
+    """Return a CUDA device for each shard of this process; or None for the CPU, and say so."""
     import torch  # noqa: F401 - its build decides which GPUs are of use
 
     devices = ranks.choose_devices(config.device, config.num_gpus)

@@ -1,4 +1,4 @@
-"""Flags that several commands have, each declared once: base classes of their configurations."""
+"""Flags that several commands share: base classes of their configurations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FileFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageFlags:
-    """Flags for requests of remote objects; none for secrets, which ps would list."""
+    """Flags for requests of remote objects; secrets have none, as ps would show them."""
 
     storage_settings: dict[str, Any] = settings_of(
         Storage,
@@ -46,18 +46,18 @@ class StorageFlags:
 
     @cached_property
     def storage(self) -> Storage:
-        """The settings as the library takes them."""
+        """The settings as an object of the library."""
         return Storage(**self.storage_settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HduFlags:
-    """Which image of a FITS file is read."""
+    """Image of a FITS file to read."""
 
     hdu: int | str | tuple[str, int] | None = option(
         None,
         "fits: HDU to read, its number, EXTNAME, or EXTNAME,EXTVER (default: the Index's, or the "
-        "first that holds an image)",
+        "first with an image)",
         type=hdu_name,
         metavar="N|NAME",
     )
@@ -69,7 +69,7 @@ class DeviceFlags:
 
     device: Literal["auto", "gpu", "cpu"] = option(
         "auto",
-        "auto: the GPUs, or the CPU if none is visible; gpu never falls back",
+        "auto: the GPUs, or the CPU if no GPU is visible; gpu: an error if no GPU is visible",
         choices=("auto", "gpu", "cpu"),
     )
 
@@ -83,11 +83,11 @@ class ProcessFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFlags:
-    """Workers on other machines, and the files that are for this one of several processes."""
+    """Workers on other machines, and the share of the files of this process."""
 
     executor: str | None = option(
         None,
-        "do the work by these workers: dask://HOST:PORT, mpi, or a function that returns a "
+        "workers that do the work: dask://HOST:PORT, mpi, or a function that returns a "
         "concurrent.futures.Executor",
         metavar="NAME|MODULE:FUNCTION",
     )
@@ -95,7 +95,7 @@ class ClusterFlags:
         None, "processes of a job array, which share the files", type=at_least(1), metavar="N"
     )
     shard_id: int | None = option(
-        None, "number of this one of them, from 0 on", type=at_least(0), metavar="I"
+        None, "number of this process, from 0 on", type=at_least(0), metavar="I"
     )
 
     def __post_init__(self) -> None:
@@ -105,12 +105,12 @@ class ClusterFlags:
             raise ValueError("--shard_id and --num_shards need each other")
         if self.shard_id >= self.num_shards:
             raise ValueError(
-                f"--shard_id must lie in [0, --num_shards={self.num_shards}), got "
-                f"{self.shard_id}: a job array begins with 0"
+                f"--shard_id must be in [0, --num_shards={self.num_shards}), got {self.shard_id}: "
+                "a job array begins with 0"
             )
 
     def in_shard(self, name: str) -> bool:
-        """Return whether a file, or part of one, is for this process."""
+        """Return whether this process handles a file, or a part of one."""
         if self.shard_id is None or self.num_shards is None:
             return True
         return shard_of(name, self.num_shards) == self.shard_id
@@ -124,5 +124,5 @@ class ClusterFlags:
 
 
 def shard_of(name: str, num_shards: int) -> int:
-    """Return the shard of a file: it depends on no other, so that files may come meanwhile."""
+    """Return the shard of a file: it does not depend on other files, so new ones may appear."""
     return zlib.crc32(os.fsencode(name)) % num_shards

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from dali_pipelines import Index, Loader, ReaderPipeline
 
 MOST_PROCESSES = 4
-"""Readers, and processes of the other decoder of `verify`."""
+"""Number of readers, and of processes of the other decoder in `verify`."""
 _MOST_OF_STORE = 3
-"""Consecutive rows that the store fails to deliver before the command stops."""
+"""Number of consecutive rows without an answer of the store after which the command stops."""
 
 
 class Rejections:
@@ -29,7 +29,8 @@ class Rejections:
         Raises
         ------
         OSError
-            If the store failed for this row and for the rows before: all others would wait as long.
+            If the store failed for this row and for the rows before it: all others would wait as
+            long.
         """
         rejected = loader.stats.rejected.get(number)
         if rejected is None:
@@ -48,7 +49,7 @@ def single_rows(
     rejected: Mapping[int, str] | None = None,
     **settings: Any,
 ) -> Loader:
-    """Make a Loader of one row a step; bad files, and rows that are `rejected`, are skipped.
+    """Make a Loader with one row in each step; bad files and `rejected` rows are skipped.
 
     Raises
     ------
@@ -77,5 +78,5 @@ def single_rows(
 
 
 def num_processes(rows: Sized) -> int:
-    """Count the processes that go through some rows."""
+    """Return the number of processes for some rows."""
     return min(whole_cores(), MOST_PROCESSES, len(rows))

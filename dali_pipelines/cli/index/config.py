@@ -27,7 +27,7 @@ _OF_IMAGES = (
     *("mcu_rows", "fits_tiles", "verify", "rejected", "cutouts", "group", "offsets"),
     *("num_shards", "shard_id", "join", "executor", "moved"),
 )
-"""Flags that do not go with --audio."""
+"""Flags that exclude --audio."""
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
@@ -61,8 +61,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
 
     data: str = option(
         None,
-        "folder (with its subfolders), glob in quotes, one file, or URL, of all objects below it; "
-        "an Index or a .csv, to filter and group its rows",
+        "folder (with its subfolders), glob in quotes, file, or URL (with all objects below it); "
+        "or an Index or a .csv, to filter and group its rows",
         positional=True,
         type=location,
     )
@@ -77,12 +77,12 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     inherit: bool = option(
         False,
-        "take keys that the header of an image lacks from the primary header, that of HDU 0, also "
-        "without INHERIT = T",
+        "take keys that the header of an image lacks from the primary header (HDU 0), even without "
+        "INHERIT = T",
     )
     rules: str | None = option(
         None,
-        "drop what is unfit as AIA level 1 or HMI, and keep the header keys that decide it",
+        "drop files that are unfit as AIA level 1 or HMI, and keep the header keys that decide it",
         choices=("aia",),
     )
     where: str | None = option(
@@ -90,87 +90,87 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     hdu: int | str | tuple[str, int] | None = option(
         None,
-        "HDU of the image: number, EXTNAME, or EXTNAME,EXTVER; all: a row for each that holds one "
-        "(default: the first)",
+        "HDU of the image: number, EXTNAME, or EXTNAME,EXTVER; all: a row for each HDU with an "
+        "image (default: the first)",
         type=hdu_name,
         metavar="N|NAME|all",
     )
     hdus: tuple[int | str, ...] | None = option(
         None,
-        "a row for each of these HDUs of a file: numbers, and EXTNAMEs with * for any characters, "
-        "in quotes; files that lack one are rejected",
+        "a row for each of these HDUs of a file: numbers, and EXTNAMEs, in quotes, with * for any "
+        "characters; files that lack one are rejected",
         type=_hdu_names,
         metavar="N,NAME*,...",
     )
     planes: tuple[int, ...] | Literal["all"] | None = option(
         None,
-        "of images with more than two axes: a row for each of these planes, from 0 on",
+        "a row for each of these planes of images with more than two axes, from 0 on",
         type=plane_numbers,
         metavar="N,N,...|all",
     )
     moved: tuple[str, str] | None = option(
         None,
-        "of an Index: its files were moved or copied from one folder or URL to another",
+        "for an Index whose files were moved or copied: the old and the new folder or URL",
         type=_folder,
         nargs=2,
         metavar=("OLD", "NEW"),
     )
     audio: bool = option(
         False,
-        "DATA are recordings, or a manifest of them (of NeMo, Common Voice or Kaldi): note rate, "
+        "DATA are recordings, or a manifest of them (NeMo, Common Voice or Kaldi): add their rate, "
         "channels, duration and format",
     )
-    class_folders: bool = option(False, "one subfolder a class: add label, class_name")
+    class_folders: bool = option(False, "each subfolder is a class: add label, class_name")
     classes: str | None = option(
         None, "Index of the training files, whose labels --class_folders keeps", metavar="INDEX"
     )
     container: str | None = option(
         None,
-        "DATA are such files: a row for each image in them (default: by suffix)",
+        "kind of containers in DATA: a row for each image in them (default: by suffix)",
         choices=("tar", "tfrecord", "recordio", "lmdb"),
     )
     image: str | None = option(
         None,
-        "extension of the image of a sample of tars, or feature of TFRecord files that holds it",
+        "extension of the image in a sample of tars, or its feature in TFRecord files",
         metavar="NAME",
     )
     mcu_rows: bool = option(
-        False, "note where rows begin in JPEG files: no more than a window is read and decoded"
+        False, "add positions of rows in JPEG files: only windows are read and decoded"
     )
     fits_tiles: bool = option(
-        False, "note where tiles lie in FITS files: a window of a remote one takes one round trip"
+        False, "add positions of tiles in FITS files: one round trip for a remote window"
     )
     verify: bool = option(
         False,
-        "decode each file whole, check its checksums and a JPEG's entropy-coded data, and leave "
-        "out what is damaged",
+        "decode each file, check its checksums and the entropy-coded data of JPEGs, and leave out "
+        "damaged files",
     )
     rejected: str | None = option(
         None,
-        "where to list all files that could not be read or that --rules drops, and objects without "
-        "a row",
+        "list of all files that could not be read or that --rules drops, and of objects without a "
+        "row",
         metavar="FILE.csv",
     )
-    overwrite: bool = option(False, "replace OUT even if it is not from this command")
+    overwrite: bool = option(False, "replace OUT even if this command did not write it")
     group: tuple[str, ...] | None = option(
         None,
-        "make samples of several files near one time: their channels; each file of the first one "
-        "makes a sample",
+        "make samples of several files near one time: names of the channels; each file of the "
+        "first channel makes a sample",
         type=_words,
         metavar="A,B,...",
     )
     offsets: tuple[str, ...] | None = option(
         None,
-        "make sequences: times of the frames before and after that of a sample, for each channel "
-        "of --group, as -24min,-12min,0,12min",
+        "make sequences: times of the frames relative to the sample, for each channel of --group, "
+        "as -24min,-12min,0,12min",
         type=_words,
         metavar="TIME,...",
     )
-    by: str = option(Grouping.by, "--group: column that tells channels apart", metavar="COLUMN")
+    by: str = option(Grouping.by, "--group: column with the channel", metavar="COLUMN")
     time: str = option(Grouping.time, "--group: column of times", metavar="COLUMN")
     tolerance: str = option(
         f"{Grouping.tolerance:g}",
-        "--group: how far a file may be from its sample, in seconds or as '1min'",
+        "--group: largest distance of a file from its sample, in seconds or as '1min'",
         metavar="TIME",
     )
     missing: str = option(
@@ -180,20 +180,22 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     cadence: str | None = option(
         None,
-        "--group: make a sample every so often, as '12min', not for each file of the first channel",
+        "--group: time from sample to sample, as '12min', in place of a sample for each file of "
+        "the first channel",
         metavar="TIME",
     )
 
     split: dict[str, float] | None = option(
         None,
-        "write parts in place of OUT, as OUT.train.parquet, of about these shares of the rows",
+        "write parts in place of OUT, such as OUT.train.parquet, with about these shares of the "
+        "rows",
         type=fractions,
         metavar="NAME=SHARE,...",
     )
     split_by: str | None = option(
         None,
-        "--split: column whose value decides a row's part; by default key for samples in "
-        "containers, else path",
+        "--split: column whose value decides the part of a row (default: key for samples in "
+        "containers, else path)",
         metavar="COLUMN",
     )
     block: str | None = option(
@@ -204,17 +206,17 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     time_order: bool = option(
         False,
-        "--split: by the times of --split_by, the first part has the earliest rows, the last one "
-        "the latest",
+        "--split: split by the times of --split_by: the first part has the earliest rows, the last "
+        "one the latest",
     )
     gap: str | None = option(
         None,
-        "--block, --time_order: least distance of parts in time; rows between are left out",
+        "--block, --time_order: least distance in time between parts; rows in between are left out",
         metavar="TIME",
     )
-    split_seed: int = option(0, "--split: each number gives another split", metavar="N")
+    split_seed: int = option(0, "--split: seed of the split", metavar="N")
     join: bool = option(
-        False, "write OUT, of what the --num_shards processes of a job array have found"
+        False, "write OUT from the results of the --num_shards processes of a job array"
     )
 
     def __post_init__(self) -> None:
@@ -241,7 +243,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
             if name in _OF_SPLITS and self.split is None:
                 raise ValueError(f"--{name} needs --split")
         if self.moved is not None and not is_table(self.data):
-            raise ValueError(f"--moved is for an Index or a .csv, and {self.data} is none")
+            raise ValueError(f"--moved is for an Index or a .csv, which {self.data} is not")
         if self.hdu is not None and self.hdus is not None:
             raise ValueError("--hdu and --hdus exclude each other")
         if self.gap is not None and self.block is None and not self.time_order:
@@ -259,7 +261,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         self.check_keys(("label", "class_name") if self.class_folders else ())
 
     def check_keys(self, columns: Sequence[str]) -> None:
-        """Raise ValueError if ``--keys`` make columns that cannot stand beside these."""
+        """Raise ValueError if ``--keys`` make columns that conflict with these."""
         from readers.index.fact_table import check_keys
 
         try:
@@ -269,13 +271,13 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
 
     @property
     def for_files(self) -> list[str]:
-        """Flags that were given, and are for the scan of files."""
+        """Flags for the scan of files that were given."""
         fields = {field.name: field.default for field in dataclasses.fields(self)}
         return [name for name in _OF_FILES if getattr(self, name) != fields[name]]
 
     @cached_property
     def all_keys(self) -> list[str]:
-        """Header keys that are read: those that were asked for, and those of the rules."""
+        """Header keys to read: those of the flag, and those of the rules."""
         keys = _keys(KEYS) if self.keys is None else list(self.keys)
         if self.rules is not None:
             from readers.aia.rules import KEYS as NEEDED
@@ -285,7 +287,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
 
     @cached_property
     def grouping(self) -> Grouping | None:
-        """Rule by which files make samples; None without ``--group`` and ``--offsets``."""
+        """Rule that groups files into samples; None without ``--group`` and ``--offsets``."""
         if self.group is None and self.offsets is None:
             return None
         settings: dict[str, Any] = {name: getattr(self, name) for name in _OF_GROUPS}

@@ -1,4 +1,4 @@
-"""Samples in containers: kinds that the command knows, by flag or by suffix."""
+"""Samples in containers, whose kind is a flag or follows from the suffix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def table(config: IndexConfig, executor: Executor | None, left_out: Skipped) -> pa.Table | None:
-    """Return the table of the samples in containers; None if files are to be scanned."""
+    """Return the table of the samples in containers; None if the data are not containers."""
     from readers.index.containers import tables
     from readers.places.opener import Places
 
@@ -41,7 +41,7 @@ def _kind(config: IndexConfig) -> Kind | None:
 
     name, image = config.container or _by_suffix(config.data), config.image
     if image is not None and name not in ("tar", "tfrecord"):
-        raise CommandError("--image is for tar and TFRecord files; give --container")
+        raise CommandError("--image is for tar and TFRecord files; set --container")
     if name == "tar":
         return kinds.Tar(image)
     if name == "tfrecord":
@@ -52,7 +52,7 @@ def _kind(config: IndexConfig) -> Kind | None:
 
 
 def _by_suffix(data: str) -> str | None:
-    """Return the kind of files or of an LMDB folder; None if it is to be found out."""
+    """Return the kind of the containers; None if `Index.scan` shall find it."""
     from readers.index.containers import kinds
     from readers.index.containers.tables import peeked
 

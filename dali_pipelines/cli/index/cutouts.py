@@ -1,4 +1,4 @@
-"""Cutouts of a catalogue: the flags of ``--cutouts``, and how they are applied and reported."""
+"""Cutouts of a catalogue: the flags of ``--cutouts``, their use, and their report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _size(text: str) -> tuple[int, ...]:
 
 
 def _columns(text: str) -> dict[str, str]:
-    """Return the new name of each column that is kept, given as ``ra,dec,mag=MAG_AUTO``."""
+    """Return the new name of each column to keep, from ``ra,dec,mag=MAG_AUTO``."""
     names = [part.strip().rpartition("=") for part in text.split(",")]
     found = {old.strip(): (new or old).strip() for new, _, old in names}
     if len(found) < len(names) or not all((*found, *found.values())):
@@ -53,8 +53,8 @@ class CutoutFlags:
 
     cutouts: str | None = option(
         None,
-        "catalogue (CSV, ECSV, Parquet, FITS table, VOTable): make a row for each of its objects "
-        "on each image that shows it, with y and x of a window around it",
+        "catalogue (CSV, ECSV, Parquet, FITS table, VOTable): make a row for each object on each "
+        "image that shows it, with y and x of a window around it",
         metavar="CATALOGUE",
     )
     size: tuple[int, int] | None = option(
@@ -65,12 +65,12 @@ class CutoutFlags:
     )
     outside: Outside = option(
         Cutouts.outside,
-        "--cutouts: of windows at edges, keep those wholly inside; or that overlap the image; or "
-        "whose object is on it. run and show take it from the Index",
+        "--cutouts: windows at edges to keep: those wholly inside; those that overlap the image; "
+        "or those whose object is on it. run and show take this from the Index",
         choices=get_args(Outside),
     )
     subpixel: bool = option(
-        Cutouts.subpixel, "--cutouts: objects exactly in the middle, y and x are fractions"
+        Cutouts.subpixel, "--cutouts: put objects exactly in the middle, with fractions in y and x"
     )
     origin: int = option(
         Cutouts.origin,
@@ -98,7 +98,7 @@ class CutoutFlags:
         if self.cutouts is None:
             return None
         if self.size is None:
-            raise ValueError("--cutouts needs --size, the pixels of the windows")
+            raise ValueError("--cutouts needs --size, the size of the windows in pixels")
         return Cutouts(**{name: getattr(self, name) for name in SETTINGS})
 
     @cached_property
@@ -112,7 +112,7 @@ class CutoutFlags:
 
 
 def check(config: CutoutFlags) -> None:
-    """Reject, before a scan, a catalogue that cannot be read or lacks columns."""
+    """Raise CommandError, before a scan, if the catalogue cannot be read or lacks columns."""
     with refusing(OSError, ValueError, TypeError, KeyError, doing="--cutouts"):
         settings, objects = config.settings, config.objects
         if settings is not None and objects is not None:
@@ -122,9 +122,9 @@ def check(config: CutoutFlags) -> None:
 def cut(
     config: CutoutFlags, table: pa.Table, storage: Storage
 ) -> tuple[pa.Table | None, SkippedObjects | None]:
-    """Return the table of the cutouts, None if there is none, and what is left out.
+    """Return the table of the cutouts, or None if there are none, and the objects left out.
 
-    Without ``--cutouts``, it is the table itself.
+    Without ``--cutouts`` return the table itself.
     """
     if config.settings is None or config.objects is None:
         return table, None
@@ -134,7 +134,7 @@ def cut(
     progress = functools.partial(Bar, unit="images")
     try:
         return config.settings.apply(table, config.objects, progress, Places(storage))
-    except (ValueError, TypeError, KeyError) as error:  # which writes columns= for --columns
+    except (ValueError, TypeError, KeyError) as error:  # it has columns= in place of --columns
         message = re.sub(
             r"\bcolumns=, as a mapping to rename them, e.g. \{'(.*)': '(.*)'\}",
             r"--columns, e.g. \2=\1",
@@ -144,7 +144,7 @@ def cut(
 
 
 def report(config: CutoutFlags, left_out: SkippedObjects | None) -> list[tuple[str, str]]:
-    """Print what is left out, and return a line of path and reason for each."""
+    """Print what is left out, and return a line with path and reason for each."""
     if not left_out or config.objects is None:
         return []
     print(f"--cutouts: {one_line(left_out.message())}", file=sys.stderr)
@@ -159,6 +159,6 @@ def told(config: CutoutFlags, cutouts: pa.Table) -> str:
 
     shown = cutouts[ROW].unique()
     return (
-        f"{count(cutouts.num_rows, 'cutout')} made of them, which show {len(shown)} of "
+        f"{count(cutouts.num_rows, 'cutout')} made of them, showing {len(shown)} of "
         f"{count(len(config.objects), 'object')}"
     )

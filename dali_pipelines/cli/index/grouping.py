@@ -1,4 +1,4 @@
-"""Samples of several files: ``--group`` and ``--offsets`` applied and reported."""
+"""Samples of several files: application and report of ``--group`` and ``--offsets``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(grouping: Grouping | None, names: Sequence[str]) -> None:
-    """Reject, before a scan, a table that will not have the columns that are needed."""
+    """Raise CommandError, before a scan, if the table will lack columns of the grouping."""
     if grouping is None:
         return
     try:
@@ -38,14 +38,14 @@ def told(grouping: Grouping, samples: pa.Table, dropped: Dropped | None) -> str:
 
 
 def grouped(grouping: Grouping | None, table: pa.Table) -> tuple[pa.Table, Dropped | None]:
-    """Return the table of the samples, and what it lacks; the table itself without a grouping."""
+    """Return the table of the samples, and its gaps; without a grouping the table itself."""
     if grouping is None:
         return table, None
     try:
         return grouping.apply(table)
     except TypeError as error:
         raise CommandError(f"{_flag(grouping)}: {error}") from error
-    except ValueError as error:  # which writes missing='keep' for --missing keep
+    except ValueError as error:  # it has missing='keep' in place of --missing keep
         flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", str(error))
         message = re.sub(r"='(\w+)'", r" \1", flags)
         raise CommandError(f"{_flag(grouping)}: {message}", 1) from error

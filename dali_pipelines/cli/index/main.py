@@ -9,28 +9,28 @@
     dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
-case with underscores (DATE-OBS becomes date_obs). With --hdu all there is a row for each HDU that
-holds an image, with --hdus "SCI*" for those of such names, with --planes all one for each plane,
-and a column plane. --where takes these names, or keys as FITS spells them in double quotes
-("DATE-OBS").
+case with underscores (DATE-OBS becomes date_obs). With --hdu all there is a row for each HDU with
+an image, with --hdus "SCI*" for each HDU of such a name, and with --planes all for each plane, with
+a column plane. --where takes these names, or FITS keywords in double quotes ("DATE-OBS").
 
-Of tar, TFRecord, RecordIO and LMDB files each image makes a row, with offset, nbytes and key, and
-the labels beside it. Headers of images are read if --keys, --rules, --hdu or --planes ask for it.
+Each image in tar, TFRecord, RecordIO and LMDB files makes a row, with offset, nbytes and key, and
+the labels beside it. Headers of these images are read if --keys, --rules, --hdu or --planes ask for
+it.
 
     dali-pipelines index 'shards/*.tar' -o train.arrow
     dali-pipelines index 'train-*-of-*' --container tfrecord --image image/encoded
 
-Of FITS files only headers are read. Files that cannot be read are listed and left out; with
---rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then
-no file is opened, and of remote objects without a version one byte is requested; --moved OLD NEW
-makes that of an archive which was moved or copied. It is written as Parquet, or, for a huge
-archive, as Arrow, which takes more space and opens at once. With --verify each file is decoded,
-and damaged ones are left out.
+Only the headers of FITS files are read. Files that cannot be read are listed and left out; with
+--rules, so are files with an unfit header. An Index can be filtered and grouped, too, without
+opening any file (one byte is requested of each remote object without a version). --moved OLD NEW
+converts the Index of an archive that was moved or copied. The format is Parquet, or Arrow for a
+huge archive, which takes more space and opens at once. With --verify each file is decoded, and
+damaged ones are left out.
 
-With --cutouts there is a row for each object of a catalogue on each of the images, with columns y
-and x, where `run` and `show` cut windows of --size, those of the catalogue, and catalogue_row.
+With --cutouts there is a row for each object of a catalogue on each image. Its columns are y and x,
+where `run` and `show` cut windows of --size, those of the catalogue, and catalogue_row.
 
-Many machines read an archive by --executor, or as the jobs of an array: each with --num_shards=N
+Many machines can read an archive by --executor, or as jobs of an array: each with --num_shards=N
 --shard_id=I, and at the end the same command with --num_shards=N --join.
 
 The exit status is 0 if an Index was written, 1 if no row was left, 2 for wrong usage, 130 if
@@ -70,9 +70,9 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.index.scan import Rejected
     from readers.index.fact_table import FactTable
 
-_INHERIT = "; if it is in that of HDU 0, give --inherit"
+_INHERIT = "; if it is in the header of HDU 0, add --inherit"
 LISTED = 20
-"""Rejected files that are named on the terminal."""
+"""Maximum number of rejected files that are named on the terminal."""
 
 
 @command("index", "interrupted, nothing was written")
@@ -162,19 +162,20 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
 def _index_members(
     config: IndexConfig, executor: Executor | None, members: pa.Table, damaged: Rejected
 ) -> None:
-    """Filter, group and save the samples in containers; headers are read if flags need them.
+    """Filter, group and save the samples in containers; read their headers if flags need them.
 
-    Those that are damaged are rejected.
+    Damaged samples are rejected.
     """
     found = f"{members.num_rows} samples in containers found"
     if config.class_folders:
         raise CommandError(
-            f"--class_folders is for a scan of files, and {config.data} are containers"
+            f"--class_folders is for a scan of files, but {config.data} are containers"
         )
     if not config.for_files and config.rules is None:
         if config.num_shards is not None:
             raise CommandError(
-                "--num_shards is for headers, and no flag asks for those of the samples"
+                "--num_shards divides the reading of headers, but no flag asks for headers of the "
+                "samples"
             )
         _check_columns(config, members.column_names)
         _finish(config, executor, members, found, damaged or None)
@@ -200,7 +201,7 @@ def _finish(
     found: str,
     rejected: Rejected | None = None,
 ) -> None:
-    """Filter, group and save the rows, and say how many there are."""
+    """Filter, group and save the rows, and report their number."""
     fit, unfit, dropped = _by_rules(table, config)
     left_out = [*(rejected or []), *unfit]
     if config.rules is not None:
@@ -231,7 +232,7 @@ def _finish(
 
 
 def _cutouts(config: IndexConfig, table: pa.Table, rejected: Rejected) -> pa.Table:
-    """Return the table of the cutouts, and report what is left out."""
+    """Return the table of the cutouts, and report the objects left out."""
     made, left_out = cutouts.cut(config, table, config.storage)
     if config.cutouts is not None:
         _write_rejected(config, [*rejected, *cutouts.report(config, left_out)])
@@ -241,14 +242,14 @@ def _cutouts(config: IndexConfig, table: pa.Table, rejected: Rejected) -> pa.Tab
 
 
 def _check_columns(config: IndexConfig, names: Sequence[str]) -> None:
-    """Reject a table that lacks a column by which its rows are to be grouped or split."""
+    """Raise CommandError if the table lacks a column for grouping or splitting its rows."""
     grouping.check(config.grouping, names)
-    if config.grouping is None and config.cutouts is None:  # else columns are not known yet
+    if config.grouping is None and config.cutouts is None:  # these make other columns
         splitting.check(config, names)
 
 
 def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table) -> pa.Table:
-    """Return the table with the columns that note where parts of files lie, if they are wanted."""
+    """Return the table with the positions of JPEG rows and FITS tiles, if flags ask for them."""
     if not (config.mcu_rows or config.fits_tiles):
         return table
     from dali_pipelines import with_mcu_rows, with_tiles
@@ -270,7 +271,7 @@ def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table)
 
 
 def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, Rejected, str]:
-    """Return the rows that the rules let pass, those that they drop, and how many for what."""
+    """Return the rows that pass the rules, the rows that are dropped, and the counts by rule."""
     if config.rules is None:
         return table, [], ""
     import pyarrow as pa
@@ -278,7 +279,7 @@ def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, Rejected,
     from readers.aia.rules import HeaderRules
     from readers.index.table import Index
 
-    with refusing(ValueError, doing="--rules"):  # of a table that was made without --rules
+    with refusing(ValueError, doing="--rules"):  # the table was made without --rules
         selection = HeaderRules().select(table)
     columns = Index(table).columns()
     unfit = [(columns.row(row).name, bad.message) for row, bad in selection.refused.items()]
@@ -306,7 +307,7 @@ def _write_rejected(config: IndexConfig, rejected: Rejected) -> None:
 
 
 def _list(lines: Sequence[str]) -> None:
-    """Print the first lines, and how many more there are."""
+    """Print the first lines, and the number of the others."""
     from readers.messages import printable
 
     for line in lines[:LISTED]:
@@ -316,8 +317,8 @@ def _list(lines: Sequence[str]) -> None:
 
 
 def _report_absent(config: IndexConfig, table: pa.Table, facts: FactTable) -> None:
-    """Report keys that no header has: they are probably misspelt."""
-    hdus = table["hdu"].drop_null()  # encoded images have none
+    """Report keys that no header has: probably they are misspelt."""
+    hdus = table["hdu"].drop_null()  # encoded images have no header
     remedy = "" if config.inherit or not any(hdus.unique().to_pylist()) else _INHERIT
     for key in facts.absent(table) if len(hdus) else ():
         if key in (config.keys or ()):

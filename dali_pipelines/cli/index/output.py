@@ -1,4 +1,4 @@
-"""The Index file that `index` writes: its name, and which files it may replace."""
+"""The Index file that `index` writes: its name, and the files that it may replace."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dali_pipelines.cli.paths import check_outputs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Kept in the file beside the table, with the names of the columns, to tell what may be overwritten:
-# who adds a column of their own makes the file theirs.
+# Stored in the file with the names of the columns, to decide whether it may be overwritten: a file
+# to which users add columns is theirs.
 MARK = b"dali-pipelines scripts/index.py"
 
 
 def check(out: str, config: Any, config_file: str | None) -> None:
-    """Reject before the scan what could not be written after it; `config` has all flags."""
+    """Raise CommandError before the scan if the Index could not be written after it."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
-        raise CommandError(f"-o must end in {suffixes}, as each Index does, got {out}")
+        raise CommandError(f"-o must end in {suffixes}, like each Index, got {out}")
     check_outputs(config, config_file, out=out, rejected=config.rejected)
     if os.path.exists(out) and not (config.overwrite or _is_ours(out)):
         raise CommandError(
@@ -31,7 +31,7 @@ def check(out: str, config: Any, config_file: str | None) -> None:
 
 
 def is_table(data: str) -> bool:
-    """Return whether what is to be scanned is an Index or a catalogue."""
+    """Return whether the data to scan are an Index or a catalogue."""
     from readers.index.table import INDEX_SUFFIXES
 
     return data.endswith((*INDEX_SUFFIXES, ".csv")) and os.path.isfile(data)
@@ -53,16 +53,16 @@ def _is_ours(path: str) -> bool:
 
 
 def save(table: pa.Table, path: str) -> None:
-    """Write the table as an Index, and note that it is from here."""
+    """Write the table as an Index, and mark it as written by this command."""
     import pyarrow as pa
 
     from readers.index.table import Index
 
     for position, name in enumerate(table.column_names):
-        if table[name].type == pa.null():  # a key that no file has: readers can use NaN
+        if table[name].type == pa.null():  # no file has the key: readers can use NaN
             table = table.set_column(position, name, table[name].cast(pa.float64()))
     found = table.schema.metadata or {}
-    # Classes, channels and offsets, but not e.g. what pandas wrote of its columns.
+    # Keep classes, channels and offsets, but not e.g. metadata of pandas about its columns.
     kept = {key: value for key, value in found.items() if key.startswith(b"dali-pipelines ")}
     table = table.replace_schema_metadata({**kept, MARK: ",".join(table.column_names)})
     with refusing(OSError, status=1, doing=f"{path} could not be written"):

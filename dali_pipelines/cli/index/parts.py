@@ -1,4 +1,4 @@
-"""Parts of a scan, which the processes of a job array write, and which are joined at the end."""
+"""Parts of a scan that the processes of a job array write, joined at the end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from readers.fits.headers import Value
 
     Found = list[dict[str, Value]] | str
-    """The rows of a file; or why it has none."""
+    """The rows of a file, or the reason why it has none."""
     Part = tuple[str, Found, str | None]
-    """A file, what it holds, and its version if it is known."""
+    """A file, its contents, and its version if it is known."""
 
 _GZIP = 31
-"""As zlib names this format."""
+"""zlib's number for the format gzip."""
 
 
 def write(config: IndexConfig, results: Iterable[Part]) -> None:
-    """Write the files of a shard and what they hold, in their order: JSON, a line each, gzipped."""
+    """Write the files of a shard and their contents, in order: gzipped JSON, a line for each."""
     pack = zlib.compressobj(wbits=_GZIP)
     with refusing(OSError, status=1), OutputFile(path(config)) as file:
         for line in (_settings(config), *results):
@@ -44,12 +44,12 @@ def write(config: IndexConfig, results: Iterable[Part]) -> None:
 def joined(
     config: IndexConfig, files: Iterable[tuple[str, str | None]]
 ) -> Generator[tuple[str, Found], None, None]:
-    """Yield each of these files, given with its version, and what it holds by its shard's part.
+    """Yield each of these files, given with its version, and its contents from the parts.
 
     Raises
     ------
     CommandError
-        If a part is missing, of another scan, or has other files or versions of them.
+        If a part is missing, belongs to another scan, or has other files or versions of them.
     """
     parts = [_lines(config, shard, part) for shard, part in enumerate(_all_paths(config))]
     for name, version in files:
@@ -64,7 +64,7 @@ def joined(
 
 
 def remove(config: IndexConfig) -> None:
-    """Remove the parts, which would be wrong for a later scan."""
+    """Remove the parts, as they would be wrong for a later scan."""
     for part in _all_paths(config):
         os.unlink(part)
 
@@ -91,16 +91,16 @@ def _all_paths(config: IndexConfig) -> list[str]:
 
 
 def _of_other_counts(config: IndexConfig) -> str:
-    """Return which parts of another number of shards there are, and what to give for them."""
+    """Return a hint about parts of another number of shards, if there are any."""
     there = glob.glob(f"{glob.escape(_stem(config))}.shard*of*.json.gz")
     counts = Counter(part.removesuffix(".json.gz").rpartition("of")[2] for part in there)
     del counts[str(config.num_shards)]
     found = (f"{count(number, 'part')} of --num_shards={of}" for of, number in counts.items())
-    return f"; or give another --num_shards, there are {' and '.join(found)}" if counts else ""
+    return f"; or set another --num_shards, there are {' and '.join(found)}" if counts else ""
 
 
 def _settings(config: IndexConfig) -> dict[str, Any]:
-    """Return what the contents of a part depend on."""
+    """Return the settings that determine the contents of a part."""
     from readers.index.fact_table import keys_to_read
 
     settings = {
@@ -120,14 +120,14 @@ def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:
             if made_with.get(name) != wanted[name]:
                 raise CommandError(
                     f"{part}: this part was made with {name} {made_with.get(name)}, not "
-                    f"{wanted[name]}: give --join the flags of the scan, or scan again"
+                    f"{wanted[name]}: pass the flags of the scan to --join, or scan again"
                 )
         yield from lines
 
 
 def _refuse_other_files(shard: int, name: str) -> None:
     raise CommandError(
-        f"{name} has come, gone or changed since --shard_id={shard} listed the files: run that "
-        "again, and others like it; or give a folder or pattern in which nothing changes",
+        f"{name} has come, gone or changed since --shard_id={shard} listed the files: run it "
+        "again, and others like it; or choose a folder or pattern in which nothing changes",
         1,
     )

@@ -1,4 +1,4 @@
-"""The scan of files: their facts, rejected files, and labels."""
+"""The scan of files: their metadata, rejected files, and labels."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     Rejected = list[tuple[str, str]]
 
 _REMOTE_FILES = 16
-"""Headers of remote files that a process reads at the same time."""
+"""Number of headers of remote files that a process reads at the same time."""
 CHUNK_FILES = 32
-"""A task of the pool: 0.1 s of work, or some seconds where each file has to come over a network."""
+"""Number of files in a task of the pool: 0.1 s of work, or some seconds for files from a
+network."""
 
 
 def files_of(config: IndexConfig) -> pa.Table:
-    """Return the table of the files: path, sorted, and the labels if there are any."""
+    """Return the table of the files: path, sorted, and labels if there are any."""
     from readers.index.table import SUFFIXES, Index
 
     if config.class_folders and not os.path.isdir(config.data):
@@ -50,31 +51,31 @@ def files_of(config: IndexConfig) -> pa.Table:
 
 
 def unknown_facts(config: IndexConfig) -> pa.Table:
-    """Return the table of a scan that has read one file and found nothing in it."""
+    """Return the table of a scan of one file with nothing in it."""
     from readers.index.fact_table import COLUMNS, FactTable, keys_to_read
 
     facts = FactTable(config.all_keys, has_planes=config.planes is not None)
     nothing = dict.fromkeys((*COLUMNS, *keys_to_read(config.all_keys)))
-    facts.add(nothing)  # without a row, little is evaluated
+    facts.add(nothing)  # without a row, conditions are hardly evaluated
     return facts.table()
 
 
 def with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
-    """Return the facts with the labels that the table of the files has."""
+    """Return the metadata with the labels in the table of the files."""
     import pyarrow.compute as pc
 
     from readers.index.classes import classes_of, with_classes
 
     rows = pc.index_in(table["path"], value_set=files["path"])
     for name in files.column_names[1:]:
-        if name in table.column_names:  # file_bytes, of objects known from their listing
+        if name in table.column_names:  # file_bytes: the listing of objects has it
             continue
         table = table.append_column(name, files[name].take(rows))
     return with_classes(table, classes_of(files))
 
 
 def with_members(facts: pa.Table, members: pa.Table) -> pa.Table:
-    """Return the facts of members of containers, with all columns that these have."""
+    """Return the metadata of members of containers, with all their columns."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -93,7 +94,7 @@ def with_members(facts: pa.Table, members: pa.Table) -> pa.Table:
 def scan(
     files: pa.Table, config: IndexConfig, executor: Executor | None = None
 ) -> tuple[FactTable, Rejected]:
-    """Return the facts of files and members, in their order, and those that have none."""
+    """Return the metadata of files and members, in their order, and the rejected ones."""
     from readers.index.fact_table import FactTable
 
     columns = _columns(files, config)
@@ -112,7 +113,7 @@ def scan(
 
 
 def scan_shard(files: pa.Table, config: IndexConfig, executor: Executor | None) -> None:
-    """Read the files of the shard, write its part, and say how many they are."""
+    """Read the files of the shard, write its part, and report their number."""
     columns = _columns(files, config)
     of_shard = [n for n in range(len(columns)) if config.in_shard(columns.row(n).name)]
     versions = [_versioned(columns.row(n))[1] for n in of_shard]  # before they are read
@@ -123,12 +124,12 @@ def scan_shard(files: pa.Table, config: IndexConfig, executor: Executor | None) 
 
 
 def _versioned(row: Row) -> tuple[str, str | None]:
-    """Return the name of a file, and its ETag or, of a local one, its size and time of writing."""
+    """Return the name of a file, and its ETag, or size and modification time if it is local."""
     from readers.places.urls import is_url
 
     version = row.etag
     if version is None and not is_url(row.path):
-        with suppress(OSError):  # the scan says what is wrong with it
+        with suppress(OSError):  # the scan reports the error
             status = os.stat(row.path)
             version = f"{status.st_size} {status.st_mtime_ns}"
     return row.name, version
@@ -144,11 +145,11 @@ def _columns(files: pa.Table, config: IndexConfig) -> Columns:
 def _read(
     columns: Columns, numbers: Sequence[int], config: IndexConfig, executor: Executor | None
 ) -> Generator[tuple[str, Found], None, None]:
-    """Yield the name of each of these rows, and what its file holds."""
+    """Yield the name of each of these rows, and the contents of its file."""
     from dali_pipelines.cli.progress import Bar
     from readers.index.fact_table import keys_to_read
 
-    # A decoder can be brought down by a damaged file, which is then known if it is alone.
+    # A damaged file can crash a decoder; if it is alone in its task, it is identified.
     size = 1 if config.verify else CHUNK_FILES
     chunks = [numbers[at : at + size] for at in range(0, len(numbers), size)]
     settings = (
@@ -174,7 +175,9 @@ def _read(
                 bar.update(len(chunk))
     except Crash as error:
         raise CommandError(
-            f"one of {num_processes} processes was killed; if for memory, try fewer", 1
+            f"one of {num_processes} processes was killed, possibly out of memory: lower "
+            "--num_processes",
+            1,
         ) from error
 
 
@@ -187,7 +190,7 @@ def _scan_chunk(
     inherit: bool,
     verify: bool,
 ) -> list[Found]:
-    """Return the rows of each file that can be read, and why of the others."""
+    """Return the rows of each readable file, and the reason for each of the others."""
     from readers.errors import ReadError
     from readers.places.urls import is_url
 

@@ -1,4 +1,4 @@
-"""Parts of an Index for training, validation and test: how ``--split`` is read and applied."""
+"""Parts of an Index for training, validation and test: checks and application of ``--split``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def files(config: IndexConfig) -> list[str]:
-    """Return the files that are written: OUT, or one for each part, e.g. index.train.parquet."""
+    """Return the files to write: OUT, or one for each part, e.g. index.train.parquet."""
     stem, suffix = os.path.splitext(config.out)
     return [f"{stem}.{name}{suffix}" for name in config.split or ()] or [config.out]
 
 
 def check_flags(config: IndexConfig) -> None:
-    """Reject, before anything is read, fractions that do not add up to 1, and a wrong seed."""
+    """Raise CommandError, before reading, if shares do not add up to 1, or the seed is wrong."""
     from readers.index.rows.splitting import bounds_of, seed_of
 
     if config.split is not None:
@@ -32,7 +32,7 @@ def check_flags(config: IndexConfig) -> None:
 
 
 def check(config: IndexConfig, names: Sequence[str]) -> None:
-    """Reject, before a scan, a table that will not have the column that is needed."""
+    """Raise CommandError, before a scan, if the table will lack the column of ``--split_by``."""
     from readers.index.rows.splitting import check_column, usual_column
 
     if config.split is None:
@@ -59,7 +59,7 @@ def parts(config: IndexConfig, table: pa.Table) -> list[pa.Table]:
 
 
 def told(config: IndexConfig, tables: Sequence[pa.Table], total: int) -> str:
-    """Describe how many rows each part has, and how many are in none."""
+    """Describe the number of rows of each part, and of those in no part."""
     counts = [
         f"{len(table)} {name}" for name, table in zip(config.split or (), tables, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The condition of ``--where``: its errors name the flag, and precede the scan if they can."""
+"""The condition of ``--where``; errors name the flag, and if possible come before the scan."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def check(where: str, table: pa.Table) -> None:
-    """Reject, before a scan, a condition that is wrong whatever the headers hold.
+    """Raise CommandError, before a scan, if the condition is wrong for any headers.
 
-    The table has one row of the columns that the scan will give, empty where their type is not
-    known yet.
+    The table has one row with the columns of the scan; they are empty if their type is not known
+    yet.
     """
     try:
         matching(where, table)
     except CommandError as refusal:
-        # Which function of that name is meant shows when the types of the columns are known.
+        # The function can only be chosen when the types of the columns are known.
         if "Could not choose a best candidate" not in str(refusal):
             raise
 
@@ -31,5 +31,5 @@ def matching(where: str, table: pa.Table) -> np.ndarray[Any, Any]:
 
     try:
         return conditions.matching(table, where)
-    except ValueError as error:  # which begins with the name of the flag
+    except ValueError as error:  # it begins with the name of the flag
         raise CommandError(f"--{error}") from error

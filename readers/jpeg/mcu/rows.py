@@ -74,7 +74,7 @@ class McuRows:
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
 
     def check(self, first: int, last: int, coded: bytes) -> None:
-        """Raise ChangedRowsError if the bytes of ``byte_range(first, last)`` have other checksums."""
+        """Raise ChangedRowsError if the bytes of ``byte_range(first, last)`` have changed."""
         view, starts = memoryview(coded), self.starts[first : last + 2]
         begins, ends = starts[:-1] // 8 - starts[0] // 8, -(-starts[1:] // 8) - starts[0] // 8
         crcs = self.crcs[first : last + 1].tolist()
