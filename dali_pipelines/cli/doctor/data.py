@@ -1,4 +1,4 @@
-"""Checks of `doctor`: the data, their storage, and what a run needs to read them."""
+"""Checks of `doctor`: the data, their storage, and the limits of the machine for reading them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from readers.source import Source
 
 _SECONDS = 2.0
-"""Longest time that a check reads."""
+"""Longest time that a check spends on reading."""
 
 _FILES = 64
-"""Files that are read at most, spread over the Index."""
+"""Maximum number of files to read, spread over the Index."""
 _FILE_BYTES = 512_000_000
 _BLOCK = 4 << 20
 _SLOW = 50e6
-"""Bytes per second of one process below which more of them are advised; one disk gives 150e6."""
+"""Bytes per second of one process below which more processes are advised; one disk gives 150e6."""
 _TELLING = 8_000_000
-"""Bytes from which on a speed says something of the storage, not of opening small files."""
+"""Least number of bytes for a speed that reflects the storage, not the opening of small files."""
 
 _RANGE = 4 << 20
 _AT_ONCE = 16
@@ -54,23 +54,23 @@ _SAMPLES = 8
 _MOST_THREADS = 64
 
 _ROWS = 64
-"""Rows of files that are read at most, spread over the epoch."""
+"""Maximum number of rows to read, spread over the epoch."""
 _REMOTE_ROWS = 8
-"""Rows that are read at most where the first file is a URL."""
+"""Maximum number of rows to read if the first file is a URL."""
 
 # Open files of this process while readers start. Measured by lowering the limit until a run failed:
 # 18, 46 and 49 were enough for 2, 16 and 16 readers with 1, 1 and 2 shards.
 _FILES_ELSEWHERE = 64
-"""Libraries, terminal, fork server, what shards share with readers, and what the script opens."""
+"""For libraries, terminal, fork server, memory shared with readers, and files of the script."""
 _FILES_A_READER = 3
-"""Descriptors that tell its end: two pipes, and a pidfd unless a fork server started it."""
+"""Descriptors for each reader: two pipes, and a pidfd unless a fork server started it."""
 
 
 # ---- Files -------------------------------------------------------------------------------------
 
 
 def data(job: Job) -> Finding | None:
-    """Whether the files can be read, and how fast one process reads them; None of URLs."""
+    """Whether the files can be read, and how fast one process reads them; None for URLs."""
     if is_url(job.index.path(0)):
         return None
     step = max(1, len(job.paths) // _FILES)
@@ -78,7 +78,7 @@ def data(job: Job) -> Finding | None:
     tried, nbytes, uncached, failures = 0, 0, True, []
     started = time.perf_counter()
     seconds = 0.0
-    with mmap.mmap(-1, _BLOCK) as block:  # begins with a page, as O_DIRECT wants it
+    with mmap.mmap(-1, _BLOCK) as block:  # aligned to a page, as O_DIRECT requires
         for path in paths:
             if time.perf_counter() - started > _SECONDS or nbytes >= _FILE_BYTES:
                 break
@@ -97,7 +97,7 @@ def data(job: Job) -> Finding | None:
         first = f"the first: {failures[0]}"
         if job.config.bad_sample == "skip":
             return note(f"{found} and will be left out, {first}")
-        return bad(f"{found} ({first})", "fix it, or leave such files out by --bad_sample=skip")
+        return bad(f"{found} ({first})", "fix them, or leave such files out with --bad_sample=skip")
     speed = nbytes / max(seconds, 1e-9)
     words = (
         f"data: {job.counted('file')}; one process read {tried} of them, {nbytes / 1e6:.1f} MB, "
@@ -109,12 +109,13 @@ def data(job: Job) -> Finding | None:
 
 
 def _blocks(path: str, block: mmap.mmap, flags: int = os.O_DIRECT) -> Iterator[tuple[int, bool]]:
-    """Read a file block by block; yield their sizes, and whether they came past the page cache."""
+    """Read a file block by block; yield the sizes, and whether the page cache was bypassed."""
     try:
         file = os.open(path, os.O_RDONLY | flags)
         try:
             if not flags:
-                # A wish: pages that others use, or that are not yet written, stay in the cache.
+                # Only a hint: pages that others use, or that are not yet written, stay in the
+                # cache.
                 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
             while True:
                 size = os.readv(file, [block])
@@ -130,7 +131,7 @@ def _blocks(path: str, block: mmap.mmap, flags: int = os.O_DIRECT) -> Iterator[t
 
 
 def _storage_of(path: str, *, uncached: bool) -> str:
-    """Describe the storage that the speed belongs to."""
+    """Describe the storage, for the speed."""
     import psutil
 
     mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
@@ -170,7 +171,7 @@ def requests(job: Job) -> Finding | None:
     if not rows:
         return None
     seconds = []
-    for row in (rows[0], *rows):  # the first one opens the connection
+    for row in (rows[0], *rows):  # the first request opens the connection
         with row.place as place:
             started = time.perf_counter()
             place.read(1, 2)
@@ -183,7 +184,7 @@ def requests(job: Job) -> Finding | None:
         return note(f"{words}; there is no strong ETag, so nothing is cached")
     if not _checks_version(rows[0], job.config.storage):
         return note(f"{words}, ETags too; If-Match is ignored, so ETags are compared here")
-    return ok(f"{words}, ETags and If-Match too")
+    return ok(f"{words}, and so do ETags and If-Match")
 
 
 def _checks_version(row: Row, storage: Storage) -> bool:
@@ -203,7 +204,7 @@ def _checks_version(row: Row, storage: Storage) -> bool:
 
 
 def throughput(job: Job) -> Finding | None:
-    """Bytes per second of some requests at once."""
+    """Bytes per second of several requests at once."""
     rows = job.objects
     if not rows:
         return None
@@ -214,7 +215,7 @@ def throughput(job: Job) -> Finding | None:
         if time.perf_counter() > until:
             return 0
         with row.place as place:
-            return len(place.read(1, _RANGE))  # not from 0: that is read with more
+            return len(place.read(1, _RANGE))  # not from 0, where more is read ahead
 
     most = max(at_once, _OBJECT_BYTES // _RANGE)
     with ThreadPoolExecutor(at_once) as threads:
@@ -232,14 +233,14 @@ def read_ahead(job: Job) -> Finding | None:
     """Estimate the number of samples that a reader must read at once to be busy."""
     if not job.objects:
         return None
-    # The first samples of the run, one by one, without its cache.
+    # Read the first samples of the run one by one, without its cache.
     source = _uncached(job.peeked_pipelines[0].source, job)
     source = replace(source, read_threads=1)
     reports = []
     for number in range(min(_SAMPLES, source.schedule.num_rows) + 1):
         arrays = source(SimpleNamespace(idx_in_epoch=min(number, _SAMPLES)))
         (report,) = ReadReport.unpack(arrays[-1][None])
-        if number and report.input_bytes:  # the first one compiles, and opens connections
+        if number and report.input_bytes:  # the first sample compiles, and opens connections
             reports.append(report)
     if not reports:
         raise Unknown("no sample could be read")
@@ -257,7 +258,7 @@ def read_ahead(job: Job) -> Finding | None:
 
 
 def _uncached(source: Source, job: Job) -> Source:
-    """Return a Source without the cache of the run, which is for the files of the run."""
+    """Return a Source without the cache, which is only for the run itself."""
     return replace(source, columns=source.columns.with_places(Places(job.config.storage)))
 
 
@@ -269,7 +270,7 @@ def _ms(seconds: float) -> str:
 
 
 def settings(job: Job) -> Finding:
-    """Whether the settings fit the data; all that is estimated comes from this."""
+    """Whether the settings fit the data; all estimates follow from this."""
     first = job.pipelines[0]
     config = job.config
     if first.peek is None:
@@ -279,7 +280,7 @@ def settings(job: Job) -> Finding:
             return Finding("BAD", f"settings: none of the first files can be read{reason}")
         return bad(
             f"settings: none of the first files can be read as {config.pipeline}{reason}",
-            "give another --pipeline, or look at the files with dali-pipelines verify",
+            "choose another --pipeline, or check the files with dali-pipelines verify",
         )
     size = f"{first.peek.height}x{first.peek.width}"
     return ok(
@@ -289,16 +290,16 @@ def settings(job: Job) -> Finding:
 
 
 def _first_error(source: Source) -> OSError | None:
-    """Return why the first file, which the pipeline skipped, cannot be read; None if it can be."""
+    """Return why the first file, which the pipeline skipped, cannot be read, or None."""
     try:
         source.reader.peek(source.columns.row(0), None)
     except OSError as error:
         return error
-    return None  # the window is the cause
+    return None  # not the file, but the window
 
 
 def rows(job: Job) -> Finding:
-    """Whether rows can be read as in a run, with these settings, and fit into one batch."""
+    """Whether rows can be read with these settings, as in a run, and fit into one batch."""
     source = _uncached(job.peeked_pipelines[0].source, job)
     every = replace(source.schedule, shard=Shard(0, 1), tail="partial")
     source = replace(source, schedule=every, num_epochs=None)
@@ -307,7 +308,7 @@ def rows(job: Job) -> Finding:
     tried, failures = 0, []
     sizes: dict[tuple[int, int], str] = {}  # each with its first path
     for number in range(0, len(source.columns), -(-len(source.columns) // most)):
-        if tried < 2:  # the first may compile what decodes it
+        if tried < 2:  # the first sample may compile its decoder
             started = time.perf_counter()
         elif time.perf_counter() - started > _SECONDS:
             break
@@ -328,27 +329,27 @@ def rows(job: Job) -> Finding:
         else:
             wrong.append(f"{found} ({first})")
             remedies.append(
-                "fix it, or leave such files out by --bad_sample=skip"
+                "fix them, or leave such files out with --bad_sample=skip"
                 if len(failures) < tried
-                else "fix them, or give other --data or another --pipeline"
+                else "fix them, or set other --data or another --pipeline"
             )
     config = job.config.pipeline_config
-    # A transform may make one size of several.
+    # A transform may make the sizes equal.
     are_stacked = config.batch_size > 1 and config.ragged is None and config.transform is None
     if len(sizes) > 1 and are_stacked:
         examples = [f"{h}x{w} ({path})" for (h, w), path in sizes.items()][:2]
         wrong.append(f"the images of a batch differ in size, as {' and '.join(examples)}")
-        remedies.append("give --crop or --resize, or --ragged")
+        remedies.append("set --crop or --resize, or --ragged")
     if wrong:
         return bad(f"rows: {'; '.join(wrong)}", "; ".join(remedies))
     if left_out:
         return note(f"rows: {left_out}")
-    undecoded = "" if _is_decoded(source.reader) else "; whether they decode, verify tells"
+    undecoded = "" if _is_decoded(source.reader) else "; verify shows whether they decode"
     return ok(f"rows: {tried} tried, all can be read{undecoded}")
 
 
 def _read_row(source: Source, number: int) -> tuple[Row, str | None]:
-    """Read a sample of the first epoch; return its row, and why it is damaged, if it is known."""
+    """Read a sample of the first epoch; return its row, and the reason if it is damaged."""
     names = [spec.name for spec in source.specs]
     sent = dict(zip(names, source(SimpleNamespace(idx_in_epoch=number)), strict=True))
     (report,) = ReadReport.unpack(sent["report"][None])
@@ -359,7 +360,7 @@ def _read_row(source: Source, number: int) -> tuple[Row, str | None]:
 
 
 def _is_decoded(reader: Reader) -> bool:
-    """Return whether `_damage` can decode a sample: one plane of a FITS image, as it is stored."""
+    """Return whether `_damage` can decode a sample: one plane of a FITS image, as stored."""
     names = [spec.name for spec in reader.specs if spec.name.startswith("payload")]
     return names == ["payload"] and reader.channels == 1
 
@@ -380,7 +381,7 @@ def _damage(reader: Reader, row: Row, sent: Mapping[str, Any]) -> str | None:
 
 
 def memory(job: Job) -> Finding:
-    """Memory of the machine, or of the control group."""
+    """Free memory of the machine, or of the control group."""
     from dali_pipelines.memory import free_memory, in_words
 
     job.estimate.check()
@@ -391,11 +392,11 @@ def memory(job: Job) -> Finding:
 
 
 def address_space(job: Job) -> Finding:
-    """Limits of virtual memory and of file size, which hold for memory that processes share."""
+    """Limits of virtual memory and of file size, which apply to memory that processes share."""
     from dali_pipelines.memory import in_words
 
     readers = max(1, sum(pipeline.num_read_processes for pipeline in job.peeked_pipelines))
-    # Readers take samples as they become free, some of them more than others.
+    # Readers take samples as they become free, so some take more than others.
     needed, room = 2 * job.estimate.shared // readers, region_bytes(readers)
     words = f"address space: {in_words(needed)} needed for samples of a reader, {in_words(room)}"
     if room < needed:
@@ -407,7 +408,7 @@ def address_space(job: Job) -> Finding:
 
 
 def open_files(job: Job) -> Finding:
-    """Files that may be open, a limit that readers inherit."""
+    """Limit of open files, which readers inherit."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     pipelines = job.peeked_pipelines
     readers = sum(pipeline.num_read_processes for pipeline in pipelines)

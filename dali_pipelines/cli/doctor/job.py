@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 _OBJECTS = 9
-"""Objects that are asked for, spread over the Index."""
+"""Number of objects to request, spread over the Index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Finding:
     """Text of the finding; with BAD also the remedy, after a colon."""
 
     def line(self) -> str:
-        """Return the line that is printed."""
+        """Return the line to print."""
         return f"{self.level:<4} {one_line(self.text)}"
 
 
 def ok(found: str) -> Finding:
-    """Return a finding: nothing to do."""
+    """Return a finding without need for action."""
     return Finding("OK", found)
 
 
@@ -61,13 +61,14 @@ def bad(found: str, remedy: str) -> Finding:
 
 
 class Unknown(Exception):
-    """A check needs a fact that another check could not find out, and has reported."""
+    """A check needs a fact that another check failed to find, and has reported."""
 
 
 class Fact(Generic[Found]):
-    """A property of a Job that is looked up once, as a store that does not answer takes its time.
+    """A property of a Job that is looked up once, as waiting for a silent store takes long.
 
-    If that fails, the first check that asks gets the error, and reports it. All others get Unknown.
+    If that fails, the first check that uses it gets the error, and reports it. All others get
+    Unknown.
     """
 
     def __init__(self, look: Callable[[Job], Found], unknown: str) -> None:
@@ -89,7 +90,7 @@ class Fact(Generic[Found]):
 
 
 def fact(unknown: str) -> Callable[[Callable[[Job], Found]], Fact[Found]]:
-    """Make a Fact of a method; `unknown` says why it is not known where that has failed."""
+    """Turn a method into a Fact; `unknown` is the message if it failed."""
     return lambda look: Fact(look, unknown)
 
 
@@ -102,12 +103,12 @@ class Job:
 
     @cached_property
     def driver(self) -> Driver | None:
-        """NVIDIA's driver, None without one."""
+        """NVIDIA's driver, or None."""
         return installed_driver()
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """Names of the GPUs, none of them if they are hidden on purpose."""
+        """Names of the GPUs, without those that are hidden on purpose."""
         try:
             return usable_gpus(self.driver)
         except OSError:  # the check of the driver reports it
@@ -115,18 +116,18 @@ class Job:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether GPUs are asked for, or there to be used."""
+        """Whether GPUs are requested, or available."""
         wanted = self.config.device
         return wanted == "gpu" or (wanted == "auto" and bool(self.gpus))
 
     @fact("the data could not be opened")
     def index(self) -> Index:
-        """Rows of the data that were asked for."""
+        """Rows of the data."""
         return open_index(self.config)
 
     @cached_property
     def paths(self) -> pa.Array:
-        """Paths of the files, each once: rows may share them, or have several."""
+        """Paths of the files, each once: rows may share a file, or have several."""
         import pyarrow as pa
 
         names = [f"{PART}{part}" for part in self.index.parts] or ["path"]
@@ -135,13 +136,13 @@ class Job:
         return every.unique().drop_null()
 
     def counted(self, noun: str) -> str:
-        """Return the number of files in words, and of rows where there are more or fewer."""
+        """Return the number of files as text, and that of rows if it differs."""
         files, rows = len(self.paths), len(self.index)
         return count(files, noun) + (f" of {count(rows, 'row')}" if files != rows else "")
 
     @property
     def first_path(self) -> str:
-        """Path or URL of the data; empty if they could not be opened, which another check says."""
+        """Path or URL of the data; empty if they could not be opened, as another check says."""
         data = self.config.data or ""
         if is_url(first := data if isinstance(data, str) else data[0]):
             return first
@@ -152,7 +153,7 @@ class Job:
 
     @fact("the objects cannot be asked")
     def objects(self) -> list[Row]:
-        """Whole objects, with length and ETag, spread over the Index; none of an Index of files."""
+        """Whole objects, with length and ETag, spread over the Index; empty for files."""
         try:
             index = self.index
         except Unknown:  # the check of the data has reported it
@@ -164,34 +165,34 @@ class Job:
         rows = (columns.row(number) for number in range(0, len(index), step))
         return [_noted(row) for row in itertools.islice(rows, _OBJECTS) if is_url(row.path)]
 
-    @fact("what the settings need is not known")
+    @fact("the needs of these settings are not known")
     def pipelines(self) -> list[ReaderPipeline]:
-        """Pipelines that a run would start, but on the CPU, so that CUDA is not initialised."""
+        """Pipelines of the run, but on the CPU, so that CUDA is not initialised."""
         index = self.index
         try:
             self.objects  # noqa: B018  without them nothing can be read
         except Unknown as reason:
-            if is_of_store(reason.__cause__):  # else it is one object
+            if is_of_store(reason.__cause__):  # a tuple is several objects
                 raise
         try:
             return new_loader(self.config, index, [None] * self.config.num_gpus).make_pipelines()
-        except (KeyError, TypeError) as error:  # of a setting, as `run` takes them
+        except (KeyError, TypeError) as error:  # raised for a setting, as in `run`
             raise ValueError(one_line(error)) from error
 
     @property
     def peeked_pipelines(self) -> list[ReaderPipeline]:
-        """The pipelines; Unknown if they could read none of the first files."""
+        """The pipelines; Unknown if none of the first files can be read."""
         if self.pipelines[0].peek is None:
-            raise Unknown("what the files need is not known")
+            raise Unknown("the needs of these files are not known")
         return self.pipelines
 
     @cached_property
     def estimate(self) -> MemoryEstimate:
-        """Memory that the pipelines will take."""
+        """Memory that the pipelines will need."""
         from dali_pipelines.memory import estimate_memory
 
         estimate = estimate_memory(self.peeked_pipelines)
-        # With GPUs the decoded batches are in their memory; the rest is the same.
+        # With GPUs decoded batches are in their memory; the rest is the same.
         return replace(estimate, images=0) if self.on_gpu else estimate
 
 

@@ -6,12 +6,13 @@
     NOTE  finding that is worth knowing
     BAD   finding: the remedy
 
-It reads up to 64 rows, of URLs 8, as a reader of the run would, and decodes FITS images of one
-plane, to see whether they can be read, and whether images of one batch would differ in size. Use
-verify for other images, which only the graph decodes.
+It reads up to 64 rows (8 if they are URLs) like a reader of the run, and decodes FITS images of one
+plane. So it finds files that cannot be read, and batches of images that differ in size. Use verify
+for other images, which only the graph decodes.
 
-For URLs it prints where credentials are found, how long an answer takes, whether ranges, ETags and
-If-Match work, the bytes per second, and how many samples each reader must read at once to be busy.
+For URLs it prints the source of credentials, the time of an answer, whether ranges, ETags and
+If-Match work, the bytes per second, and the number of samples that each reader must read at once to
+be busy.
 
 No reader is started, and CUDA is not initialised in this process. Without --data it looks at the
 sample set, which is made on first use, as by run. The exit status is 0 if nothing is BAD, else 1; 2
@@ -32,10 +33,10 @@ from dali_pipelines.cli.samples.job import sample_job
 Check = Callable[[Job], Finding | None]
 
 REMOTE: tuple[Check, ...] = (data.credentials, data.requests, data.throughput, data.read_ahead)
-"""Checks of data that are URLs."""
+"""Checks only for URLs."""
 
-# The order matters: to ask for the GPUs may initialise CUDA, which the start method depends on, and
-# an error is reported by the first check that needs the fact.
+# The order matters: looking for GPUs may initialise CUDA, which affects the start method, and the
+# first check that needs a fact reports its error.
 CHECKS: tuple[Check, ...] = (
     system.packages,
     system.driver,
@@ -76,7 +77,7 @@ def examine(check: Check, job: Job) -> Finding | None:
         return check(job)
     except Unknown as reason:
         return note(f"{name}: not checked, {reason}")
-    except (OSError, ValueError, MemoryError) as error:  # ours, with the remedy in their text
+    except (OSError, ValueError, MemoryError) as error:  # with a remedy in the text
         return Finding("BAD", f"{name}: {error}")
     except Exception as error:
         return Finding("BAD", f"{name}: the check failed with {type(error).__name__}: {error}")

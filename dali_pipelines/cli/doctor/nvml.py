@@ -14,18 +14,18 @@ class Driver:
 
     version: str
     cuda: tuple[int, int]
-    """Newest CUDA (major, minor) that it offers."""
+    """Newest CUDA (major, minor) that the driver offers."""
     gpus: tuple[str, ...]
-    """Names of all GPUs of the machine, those hidden by CUDA_VISIBLE_DEVICES included."""
+    """Names of all GPUs of the machine, including those hidden by CUDA_VISIBLE_DEVICES."""
 
 
 def installed_driver() -> Driver | None:
-    """Ask the driver; return None where there is none.
+    """Ask the driver; return None if there is none.
 
     Raises
     ------
     OSError
-        If there is a driver and it does not answer.
+        If there is a driver, but it does not answer.
     """
     try:
         pynvml.nvmlInit()
@@ -39,7 +39,7 @@ def installed_driver() -> Driver | None:
             )
         finally:
             pynvml.nvmlShutdown()
-    # In many containers the library is there, but no driver.
+    # Many containers have the library, but no driver.
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
         return None
     except pynvml.NVMLError as error:
@@ -50,6 +50,6 @@ def installed_driver() -> Driver | None:
 
 
 def usable_gpus(driver: Driver | None) -> tuple[str, ...]:
-    """Return the names of the driver's GPUs, none of them if they are hidden on purpose."""
+    """Return the names of the driver's GPUs; empty if they are hidden on purpose."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return () if driver is None or hidden else driver.gpus

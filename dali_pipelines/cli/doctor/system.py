@@ -24,26 +24,27 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.job import Job
 
 _DALI_CUDA = (12, 0)
-"""CUDA that nvidia-dali-cuda120 needs of the driver (DALI's installation page: 525.60 or later)."""
+"""CUDA version of the driver that nvidia-dali-cuda120 needs (DALI's installation page: 525.60 or
+later)."""
 
 _CUDA_LIBRARIES = ("nvvm", "nvJitLink", "nvrtc", "cufft")
-"""As cuda-pathfinder calls them."""
+"""Names in cuda-pathfinder."""
 
 _SHM = Path("/dev/shm")
 
 _BUSY = 2.0
-"""Threads and readers for each core that need no comment: readers mostly wait for files."""
+"""Threads and readers per core up to which all is well: readers mostly wait for files."""
 _TOO_MANY = 8.0
-"""From here on they mostly take the cores from each other, and each reader costs 20 MB."""
+"""From this number on they mostly compete for the cores, and each reader takes 20 MB."""
 
 
 def driver(job: Job) -> Finding:
-    """NVIDIA's driver, and its CUDA against what DALI and PyTorch were built for."""
+    """NVIDIA's driver, and its CUDA compared with that of DALI and PyTorch."""
     found = job.driver
     if found is None:
         if job.config.device == "gpu":
-            return bad("driver: none from NVIDIA", "install it, or use --device=cpu")
-        return note("driver: none from NVIDIA, all shards run on the CPU")
+            return bad("driver: there is none from NVIDIA", "install it, or use --device=cpu")
+        return note("driver: there is none from NVIDIA, all shards run on the CPU")
     words = f"driver: NVIDIA {found.version}, offers CUDA {found.cuda[0]}.{found.cuda[1]}"
     if not job.on_gpu:
         return ok(f"{words}, not used")
@@ -59,7 +60,7 @@ def driver(job: Job) -> Finding:
 
 
 def gpus(job: Job) -> Finding:
-    """GPUs that PyTorch can see, as `run` counts them, against the shards."""
+    """GPUs that PyTorch sees, as `run` counts them, compared with the shards."""
     config = job.config
     from dali_pipelines.cli.run_config import choose_devices
     from dali_pipelines.runtime.devices import visible_gpus
@@ -74,11 +75,11 @@ def gpus(job: Job) -> Finding:
         if _torch_cuda() is None:
             remedy = "install a PyTorch with CUDA (pytorch.org has the command)"
         elif named is not None:
-            remedy = f"CUDA_VISIBLE_DEVICES is {named!r}, name others or unset it"
+            remedy = f"CUDA_VISIBLE_DEVICES is {named!r}, change or unset it"
         else:
             remedy = "see whether nvidia-smi works, and whether a job has reserved them"
         return bad(f"GPUs: PyTorch sees none of {len(names)} ({names[0]})", remedy)
-    with contextlib.redirect_stderr(io.StringIO()):  # the notice is in the finding
+    with contextlib.redirect_stderr(io.StringIO()):  # the finding says it
         devices = choose_devices(config, Ranks())
     if devices[0] is None:
         return note(f"GPUs: none is visible, {count(len(devices), 'shard')} on the CPU")
@@ -89,7 +90,7 @@ def gpus(job: Job) -> Finding:
 def packages(job: Job) -> Finding:
     """Check the required packages, with the extra cli and the extra for the GPU.
 
-    Unknown if this package is on the path but not installed: then it has no list of requirements.
+    Unknown if this package is on the path but not installed, because its requirements are unknown.
     """
     extras = ("cli", _gpu_extra(job)) if job.on_gpu else ("cli",)
     found, wrong, wanted = [f"Python {platform.python_version()}"], [], []
@@ -134,7 +135,7 @@ def cuda_libraries(job: Job) -> Finding:
     for name in _CUDA_LIBRARIES:
         try:
             load_nvidia_dynamic_lib(name)
-        except RuntimeError:  # none can be found, or it cannot be loaded
+        except RuntimeError:  # the library cannot be found or loaded
             missing.append(name)
     if missing:
         return bad(f"CUDA libraries: {', '.join(missing)} cannot be loaded", remedy)
@@ -149,7 +150,7 @@ def start_method(job: Job) -> Finding:
         return ok(f"{words}, safe with CUDA")
     if _cuda_initialised():
         return bad(
-            f"{words}, but here CUDA is initialised by asking for the GPUs",
+            f"{words}, but looking for GPUs initialises CUDA here",
             "use --start_method=forkserver",
         )
     if job.on_gpu:
@@ -158,7 +159,7 @@ def start_method(job: Job) -> Finding:
 
 
 def vectors(job: Job) -> Finding:
-    """Vectors of the CPU that the decoder of RICE_1 can use."""
+    """Vector instructions for the decoder of RICE_1."""
     if job.config.pipeline in ("audio", "jpeg") or job.on_gpu:
         return ok("vectors: not used, as no FITS image is decoded on the CPU")
     from dali_pipelines.kernels import vectors
@@ -169,7 +170,7 @@ def vectors(job: Job) -> Finding:
 
 
 def kernel_cache(job: Job) -> Finding:
-    """Whether compiled kernels can be kept, and those for the files of the job are."""
+    """Whether compiled kernels can be kept, and whether any are."""
     if job.config.pipeline == "audio":
         return ok("kernel cache: only augmentations of recordings use one")
     if job.config.pipeline == "jpeg":
@@ -178,7 +179,7 @@ def kernel_cache(job: Job) -> Finding:
         from dali_pipelines.kernels.jit import JIT
     if (folder := JIT.folder) is None:
         return bad(
-            "kernel cache: compiled kernels can be kept nowhere",
+            "kernel cache: compiled kernels cannot be kept",
             "set NUMBA_CACHE_DIR to a folder that you can write",
         )
     if any(folder.rglob("*.nbi")):
@@ -187,7 +188,7 @@ def kernel_cache(job: Job) -> Finding:
 
 
 def cores(job: Job) -> Finding:
-    """Processors against the readers and DALI's threads."""
+    """Cores, compared with the readers and DALI's threads."""
     from dali_pipelines.runtime.devices import share_out
 
     shards, threads = job.config.num_gpus, job.config.pipeline_config.num_threads
@@ -207,7 +208,7 @@ def cores(job: Job) -> Finding:
 
 
 def folders(job: Job) -> Finding:
-    """Folders that a run writes to: temporary files, caches, report and audit."""
+    """Folders to which a run writes: temporary files, caches, report and audit."""
     from readers.cache.folder import cache_folder, is_writable, user_folder
 
     wanted = {"TMPDIR": Path(tempfile.gettempdir()), "XDG_CACHE_HOME": cache_folder()}
@@ -229,15 +230,15 @@ def folders(job: Job) -> Finding:
         nbytes = job.config.pipeline_config.cache_bytes or 0
         if name == "--cache" and nbytes > free + _taken(folder):
             wanted_bytes = f"--cache_bytes={nbytes / 1e9:.3g}GB"
-            lacking.append(f"less than {wanted_bytes}, so that the disk gets full")
+            lacking.append(f"but {wanted_bytes} would fill the disk")
     for name, folder in (
         ("XDG_CACHE_HOME", user_folder()),
         ("XDG_CONFIG_HOME", user_config_path("matplotlib")),
     ):
         if not is_writable(folder):
             lacking.append(
-                f"{folder} cannot, so that {cache_folder()} stands in for it: set {name} to a "
-                "folder that lasts"
+                f"{folder} cannot, so {cache_folder()} is used instead: set {name} to a permanent "
+                "folder"
             )
     if not is_writable(_SHM):
         lacking.append(f"{_SHM} cannot, which NCCL and workers of PyTorch's DataLoader need")
@@ -246,12 +247,12 @@ def folders(job: Job) -> Finding:
 
 
 def _taken(cache: Path) -> int:
-    """Return the bytes that a cache has on disk."""
+    """Return the bytes of a cache on disk."""
     return sum(file.stat().st_size for file in cache.glob("*/*"))
 
 
 def _writable(folder: Path, *, make: bool) -> int:
-    """Write into a folder, or the one it would be made in; return the bytes that are free."""
+    """Write to a folder, or to the nearest existing one above it; return the free bytes."""
     while make and not folder.exists() and folder != folder.parent:
         folder = folder.parent
     with tempfile.NamedTemporaryFile(dir=folder) as file:
@@ -261,7 +262,7 @@ def _writable(folder: Path, *, make: bool) -> int:
 
 
 def _gpu_extra(job: Job) -> str:
-    """Return the extra for the CUDA of PyTorch; if it has none, for the driver's newest."""
+    """Return the extra for the CUDA of PyTorch, or without one for the newest of the driver."""
     torch_cuda = _torch_cuda()
     if torch_cuda is not None:
         return "gpu" if int(torch_cuda.partition(".")[0]) > 12 else "gpu-cuda12"
@@ -269,7 +270,7 @@ def _gpu_extra(job: Job) -> str:
 
 
 def _torch_cuda() -> str | None:
-    """Return the CUDA that PyTorch was built for, None if for none."""
+    """Return the CUDA version for which PyTorch was built, or None."""
     import torch
 
     version: str | None = torch.version.cuda
@@ -280,6 +281,6 @@ def _cuda_initialised() -> bool:
     import torch
     from nvidia.dali import backend
 
-    # DALI looks at the driver, and rejects a fork by it.
+    # DALI asks the driver, and then rejects a fork.
     found: Any = backend.IsDriverInitialized()  # type: ignore[attr-defined]
     return bool(found) or bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

@@ -1,16 +1,16 @@
-"""Write a model repository for NVIDIA Triton, which preprocesses contents as for training.
+"""Write a model repository for NVIDIA Triton with the preprocessing of a training.
 
     dali-pipelines export triton preprocess.toml -o models --name jpeg224
     dali-pipelines export triton preprocess.toml -o models --name aia --num_gpus 2 --max_batch 4
 
-The settings are those that Preprocessor.save wrote. OUT/NAME gets config.pbtxt, 1/model.py for
+The settings are a file that Preprocessor.save wrote. OUT/NAME gets config.pbtxt, 1/model.py for
 Triton's Python backend, and 1/preprocess.toml with its calibration tables. The server's Python
-needs dali-pipelines. Requests have inputs "content", UINT8 of shape (batch, bytes), filled up to
-the longest, and "nbytes", INT64 of shape (batch, 1), their lengths, which can be left out for
-contents of one length; outputs are those of the Loader, "image" and others.
+needs dali-pipelines. Requests have the inputs "content", UINT8 of shape (batch, bytes), padded to
+the longest, and "nbytes", INT64 of shape (batch, 1), the lengths, which may be omitted if all are
+equal. Outputs are those of the Loader, "image" and others.
 
-The model is tried in this process before the folder gets its name, with --example by one content.
-The exit status is 0; 1 if that failed, 2 for wrong usage, 130 if interrupted.
+The model is tried in this process before the folder gets its name, with the file of --example if
+there is one. The exit status is 0; 1 if that failed, 2 for wrong usage, 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class ExportConfig:
 
     server: str = option("", "the server", positional=True, choices=("triton",))
     settings: str = option(
-        "", "settings that Preprocessor.save wrote", positional=True, metavar="PREPROCESS.toml"
+        "", "file that Preprocessor.save wrote", positional=True, metavar="PREPROCESS.toml"
     )
     out: str = option("", "folder of the models of a server", short="-o", required=True)
     name: str = option("", "name of the model", required=True)
     max_batch: int = option(
-        16, "contents that are preprocessed together, of one request or several", type=at_least(1)
+        16, "contents to preprocess together, from one request or several", type=at_least(1)
     )
     instances: int = option(1, "processes on the CPU, or on each GPU", type=at_least(1))
     num_gpus: int = option(0, "GPUs to run on, 0 for the CPU", type=at_least(0))

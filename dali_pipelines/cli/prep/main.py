@@ -1,4 +1,4 @@
-"""Make level 1.5 FITS files of AIA level 1 files, and of HMI's, as aiapy's register makes them.
+"""Make level 1.5 FITS files from level 1 files of AIA and HMI, like aiapy's register.
 
     dali-pipelines prep archive/ -o level15
     dali-pipelines prep archive/ -o calibrated --correction_table V10.txt --exposure --psf
@@ -10,13 +10,13 @@ OUT/prep.json keeps its settings.
 
     dali-pipelines prep archive/ -o tiled --tiles 128
 
-With --tiles it copies any FITS files instead, with the same pixels and headers: images of integers
+With --tiles it instead copies any FITS files, with the same pixels and headers: images of integers
 get square RICE_1 tiles, so that a window needs fewer bytes. Floats are copied unchanged.
 
-Many machines write to one folder by --executor, or as the jobs of an array with --num_shards=N
+Many machines can write to one folder, by --executor, or as jobs of an array with --num_shards=N
 --shard_id=I.
 
-Files that cannot be read or are unfit are listed, and the others are done. The exit status is 0; 1
+Files that cannot be read or are unfit are listed, and all others are made. The exit status is 0; 1
 if there was such a file, 2 for wrong usage, 130 if interrupted.
 """
 
@@ -51,28 +51,28 @@ if TYPE_CHECKING:
 
 
 class Maker(Protocol):
-    """Makes a file of another."""
+    """Makes a file from another one."""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the files, for JSON."""
         ...
 
     def write(self, row: Row, path: str) -> str | None:
-        """Write the file; return what the user should know of it. Raise ReadError if it is bad."""
+        """Write the file; return a remark for the user, or "". ReadError if the source is bad."""
         ...
 
 
 class Made(NamedTuple):
-    """Outcome of a file."""
+    """Result of a file."""
 
     bad: str | None
-    """Why no file was made, if so."""
+    """Reason why no file was made, or None."""
     note: str | None = None
-    """Remark for the user on the file that was made."""
+    """Remark for the user about the new file."""
 
 
 SETTINGS = "prep.json"
-"""File in the output folder that says what the files there were made with."""
+"""File in the output folder with the settings of the files there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class PrepConfig(FileFlags, ProcessFlags, ClusterFlags):
     out: str = option(None, "the folder to write to", short="-o", required=True, metavar="OUT")
     tiles: int | None = option(
         None,
-        "copy without loss, integers in RICE_1 tiles of NxN pixels; 128 is advised",
+        "lossless copies, with integers in RICE_1 tiles of NxN pixels; 128 is a good choice",
         type=at_least(16),
         metavar="N",
     )
@@ -103,13 +103,13 @@ class PrepConfig(FileFlags, ProcessFlags, ClusterFlags):
         ClusterFlags.__post_init__(self)
         if self.tiles is not None and self.settings:
             raise ValueError(
-                f"--{next(iter(self.settings))} is for level 1.5, --tiles copies as it is"
+                f"--{next(iter(self.settings))} is for level 1.5, and --tiles makes plain copies"
             )
 
 
 @command("prep", "interrupted; the same command continues")
 def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None) -> int:
-    """Run the command; return 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted.
+    """Run the command; return 0, 1 if a file is bad, 2 for wrong usage, 130 if interrupted.
 
     With an `executor` its workers make the files.
     """
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
 
 def _sizes(targets: Sequence[Conversion]) -> str:
-    """Return the sizes of the source files, and of the files made of them."""
+    """Return the sizes of the source files, and of the new files."""
     made = [(row.path, path) for row, path in targets if os.path.exists(path)]
     before, after = (sum(os.path.getsize(pair[n]) for pair in made) / 1e6 for n in range(2))
     return f"; {before:.1f} MB before, {after:.1f} MB after"
@@ -186,14 +186,14 @@ def _report_newer(finished: Iterable[Conversion]) -> None:
     ]
     if newer:
         print(
-            f"{len(newer)} finished before are older than their sources, the first: "
+            f"{len(newer)} finished files are older than their sources, the first: "
             f"{printable(newer[0])}; remove them to make them again",
             file=sys.stderr,
         )
 
 
 def _report(targets: Sequence[Conversion], results: Iterable[Made | Crash]) -> int:
-    """Wait for the files, and list the bad ones; return how many those are."""
+    """Wait for the files, list the bad ones, and return their number."""
     from dali_pipelines.cli.progress import Bar
     from readers.messages import printable
 
@@ -202,7 +202,7 @@ def _report(targets: Sequence[Conversion], results: Iterable[Made | Crash]) -> i
         for (row, _), made in zip(targets, results, strict=True):
             if isinstance(made, Crash):
                 reason = (
-                    "it kills the process that reads it, maybe out of memory: try fewer of them"
+                    "it kills the process that reads it, maybe out of memory: lower --num_processes"
                 )
                 made = Made(reason)
             if made.bad is not None:
@@ -216,7 +216,7 @@ def _report(targets: Sequence[Conversion], results: Iterable[Made | Crash]) -> i
 
 
 def write_file(row: Row, path: str, folder: str, maker: Maker) -> Made:
-    """Make one file, all or nothing; it has another name, in the folder, until it is whole."""
+    """Make one file, all or nothing; until it is complete it has another name in the folder."""
     from readers.errors import ReadError
 
     # A scheduler may give the task to another worker while this one is still running.
@@ -225,9 +225,9 @@ def write_file(row: Row, path: str, folder: str, maker: Maker) -> Made:
         note = maker.write(row, part)
     except ReadError as error:
         return Made(one_line(error.reason))
-    except (OSError, MemoryError):  # of the folder or the machine: all files would fail
+    except (OSError, MemoryError):  # an error of the folder or machine: all files would fail
         raise
-    except Exception as error:  # of an unforeseen file
+    except Exception as error:  # an unforeseen kind of file
         return Made(one_line(f"{type(error).__name__}: {error}"))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(part, path)

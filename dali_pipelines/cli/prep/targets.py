@@ -27,7 +27,7 @@ _UNFINISHED = ".part-"
 
 
 class Conversion(NamedTuple):
-    """A file to read, and the one to make of it."""
+    """A file to read, and the path of the file to make from it."""
 
     row: Row
     path: str
@@ -41,10 +41,10 @@ def targets_of(
     hdu: int | None = None,
     every_hdu: bool = False,
 ) -> list[Conversion]:
-    """Return each file that the arguments name, once, and the path of its output.
+    """Return the files that the arguments name, each once, with the paths of their outputs.
 
-    `hdu` is read where an Index names none. With `every_hdu` a file is a target as a whole,
-    whichever HDUs of it an Index names.
+    `hdu` is read if an Index names none. With `every_hdu` whole files are converted, even if an
+    Index names some of their HDUs.
 
     Subfolders of a folder, of the folder that a glob begins with, and of the folder that contains
     all rows of an Index are repeated below `out`. Files in `out` itself are not read.
@@ -78,7 +78,7 @@ def targets_of(
                 targets[key] = Conversion(Row(len(targets), *key), os.path.join(out, name))
     if not targets:
         raise CommandError(
-            f"all files are in {out}, which is the output folder: give -o another folder"
+            f"all files are in {out}, which is the output folder: choose another folder with -o"
         )
     made: dict[str, Row] = {}
     for row, path in targets.values():
@@ -112,7 +112,7 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Co
             # Another process of a job array may have begun meanwhile.
             if foreign is not None and not os.path.exists(record):
                 raise CommandError(
-                    f"{foreign} exists, and there is no {record}: give -o another folder"
+                    f"{foreign} exists, and there is no {record}: choose another folder with -o"
                 )
             with unfinished_folder(out, clean=False) as unfinished:
                 part = os.path.join(unfinished, made)
@@ -126,16 +126,18 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Co
     except OSError as error:
         raise CommandError(f"{out} cannot be written: {error}") from error
     except ValueError as error:
-        raise CommandError(f"{record} is damaged: {error}: give -o another folder") from error
+        raise CommandError(
+            f"{record} is damaged: {error}: choose another folder with -o"
+        ) from error
 
 
 @contextlib.contextmanager
 def unfinished_folder(out: str, *, clean: bool = True) -> Iterator[str]:
-    """Yield a hidden folder in `out` for unfinished files; `clean` removes those that are left."""
+    """Yield a hidden folder in `out` for unfinished files; `clean` removes leftovers."""
     handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # An exclusive lock means that no other run is at work: the rest is from a killed run. It
-        # stays if the file system has no locks.
+        # With an exclusive lock no other run is at work, and leftovers are from a killed run.
+        # Without locks in the file system they stay.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in os.listdir(out) if clean else ():
@@ -185,5 +187,5 @@ def _check_same(record: str, found: Any, wanted: Mapping[str, Any]) -> None:
     if differ:
         told = "; ".join(f"{name} {found.get(name)}, not {wanted.get(name)}" for name in differ)
         raise CommandError(
-            f"{record}: the files there were made with {told}: give -o another folder"
+            f"{record}: the files there were made with {told}: choose another folder with -o"
         )

@@ -1,4 +1,4 @@
-"""Copies of FITS files with square RICE_1 tiles: a window needs fewer bytes of them.
+"""Copies of FITS files with square RICE_1 tiles, of which a window needs fewer bytes.
 
 Images become tables and keep their headers: cards that do not describe how pixels are stored are
 copied byte for byte, even if they break the standard. CHECKSUM and DATASUM are computed here from
@@ -39,7 +39,7 @@ _EMPTY = (
 )
 """Header of the empty HDU that comes before an image that was in HDU 0."""
 _PIECE = 16 << 20
-"""Bytes that are read or summed at once, a multiple of 4: 64 bits hold the sum."""
+"""Number of bytes to read or sum at once, a multiple of 4; the sum fits into 64 bits."""
 
 _CARD = 80
 _BLOCK = 2880
@@ -50,7 +50,7 @@ _TABLE = re.compile(
 """Keywords that describe how an image is stored in a table."""
 _OF_OLD_TABLE = re.compile(rb"CHECKSUM|DATASUM|" + _TABLE.pattern)
 _OF_OLD_IMAGE = re.compile(rb"BITPIX|NAXIS\d*")
-"""Keywords of an HDU that the new table replaces by its own."""
+"""Keywords of an HDU that are replaced by those of the new table."""
 _OF_IMAGE = {
     b"SIMPLE": b"ZSIMPLE",
     b"XTENSION": b"ZTENSION",
@@ -71,7 +71,7 @@ _OF_FLOATS = {"ZSCALE", "ZZERO", "ZMASKCMP", "NULL_PIXEL_MASK"}
 _RESERVED = re.compile(
     _TABLE.pattern + b"|ZBLANK|ZQUANTIZ|ZDITHER0|ZSCALE|ZZERO|" + b"|".join(_OF_IMAGE.values())
 )
-"""Keywords that have a meaning in a table."""
+"""Keywords with a special meaning in a table."""
 
 _ALL_ONES = 0xFFFFFFFF
 _PUNCTUATION = frozenset(b":;<=>?@[\\]^_`")
@@ -88,7 +88,7 @@ class _Part(NamedTuple):
     stop: int
     """End of its last block."""
     shape: tuple[int, ...]
-    """Shape of its pixels, if it is rewritten."""
+    """Shape of its image, if it is rewritten."""
     copied: str | None
     """Reason why it is copied unchanged, see `reason_to_copy`; None if it is rewritten."""
     inherits: bool
@@ -110,7 +110,7 @@ class Tiling:
         return {"tiles": self.edge}
 
     def write(self, row: Row, path: str) -> str:
-        """Write the copy of a file, all its HDUs.
+        """Write the copy of a file, with all its HDUs.
 
         Headers keep all cards that do not describe how pixels are stored. Floats and tables are
         copied byte for byte. An image in HDU 0 moves to HDU 1, since a table cannot be the first.
@@ -119,13 +119,13 @@ class Tiling:
         Returns
         -------
         str
-            Images that are copied unchanged, with the reasons; empty if there are none.
+            The images that are copied unchanged, with reasons; empty if there are none.
 
         Raises
         ------
         ReadError
-            If the file cannot be read, CHECKSUM or DATASUM of an HDU do not agree with its bytes,
-            or the copy has other pixels.
+            If the file cannot be read, if CHECKSUM or DATASUM of an HDU do not match its bytes, or
+            if the copy has other pixels.
         """
         with _unpacked(row, f"{path}.unpacked") as source, open(path, "wb") as copy:
             with read_errors(row.path, None, row.number):
@@ -215,7 +215,7 @@ def _parts(path: str, edge: int) -> list[_Part]:
 
 
 def _checked_bytes(path: str, part: _Part) -> memoryview:
-    """Return the bytes of an HDU, once they agree with the checksums in its header."""
+    """Return the bytes of an HDU after checking them against the checksums in its header."""
     end = min(part.stop, os.path.getsize(path))
     content = np.memmap(path, np.uint8, "r", part.start, end - part.start).data
     if end < part.stop:  # of the last HDU
@@ -228,7 +228,7 @@ def _checked_bytes(path: str, part: _Part) -> memoryview:
         if part.datasum.lstrip("0") != str(found).lstrip("0"):
             raise ValueError(f"its DATASUM is {part.datasum}, but that of its data is {found}")
     if part.checksum and not is_sound(content):
-        raise ValueError("its bytes do not agree with its CHECKSUM")
+        raise ValueError("its bytes do not match its CHECKSUM")
     return content
 
 
@@ -243,7 +243,7 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
 
 
 def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
-    """Return why an HDU is copied unchanged, empty for obvious reasons; None to rewrite it.
+    """Return why an HDU is copied unchanged, "" for obvious reasons, None to rewrite it.
 
     The header of a compressed image is that of its table.
     """
@@ -260,7 +260,7 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
         return "it has more than three axes, which CFITSIO cannot read in tiles"
     columns = {header.get(f"TTYPE{n + 1}") for n in range(header.get("TFIELDS", 0))}
     if compressed and _OF_FLOATS & {*columns, *header}:
-        return "its floats are quantised tile by tile, and would be quantised once more"
+        return "its floats are quantised tile by tile, and would be quantised again"
     bitpix = header[f"{letter}BITPIX"]
     if bitpix < 0:
         return f"RICE_1 would quantise its pixels, which are float{-bitpix}"
@@ -282,7 +282,7 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
 
 
 def _is_stored_as(blank: object, bitpix: int) -> bool:
-    """Return whether pixels can have this value; astropy reads no tables with another."""
+    """Return whether pixels can have this value; astropy cannot read tables with others."""
     limits = np.iinfo(np.uint8 if bitpix == 8 else f"i{bitpix // 8}")
     return isinstance(blank, int) and limits.min <= blank <= limits.max
 
@@ -293,7 +293,7 @@ def tiled_hdu(text: bytes, stored: NDArray[Any], edge: int) -> bytes:
     Parameters
     ----------
     text : bytes
-        Header of the HDU as it was, of a table or of a plain image.
+        Original header of the HDU, a table or a plain image.
     stored : ndarray, shape (..., height, width)
         Stored integers; BSCALE, BZERO and BLANK are in the header.
     edge : int
@@ -331,7 +331,7 @@ def _added(first: int, second: int) -> int:
 
 
 def _table(stored: NDArray[Any], edge: int) -> tuple[list[bytes], bytes]:
-    """Return the cards and the data of a new table with these integers; data are whole blocks."""
+    """Return the cards and the data (whole blocks) of a new table with these integers."""
     file = io.BytesIO()
     shape = _tile_shape(stored.shape, edge)
     image = fits.CompImageHDU(stored, compression_type="RICE_1", tile_shape=shape)
@@ -392,12 +392,12 @@ def ones_sum(data: bytes | memoryview) -> int:
 
 
 def is_sound(data: bytes | memoryview) -> bool:
-    """Return whether the bytes of a whole HDU agree with the CHECKSUM in its header."""
+    """Return whether the bytes of a whole HDU match the CHECKSUM in its header."""
     return ones_sum(data) in (0, _ALL_ONES)
 
 
 def encoded(total: int) -> str:
-    """Return the 16 characters of CHECKSUM that bring the sum of an HDU, `total`, to all ones."""
+    """Return the 16 characters of CHECKSUM that turn `total`, the sum of an HDU, into all ones."""
     value = _ALL_ONES - total
     columns = []
     for byte in value.to_bytes(4, "big"):

@@ -10,41 +10,40 @@ from typing import Literal
 from dali_pipelines.cli.run.stages import Stages
 
 Limit = Literal["consumer", "storage", "readers", "graph", "cpu", "transport"]
-"""Stage that all others wait for.
+"""Stage that limits the run: all others wait for it.
 
-consumer   takes batches later than they are ready
-storage    readers wait for files
-readers    readers compute, and there are cores for more of them
-graph      DALI's graph: transfer, decode, transforms
-cpu        readers or graph, and no core is left for more of them
-transport  neither is busy: samples wait on their way between the two
+consumer   takes batches later than they are ready storage    readers wait for files readers
+readers compute, and there are cores for more of them graph      DALI's graph is slowest: transfer,
+decode, transforms cpu        readers or graph, and no core is left for more of them transport
+neither is busy: samples wait on their way between the two
 """
 
 _KEEPS_UP = 0.1
 """Share of the time that a consumer may wait before loading is called the limit."""
 _FED_LATE = 0.15
-"""Share of the consumer's wait that is for readers where they just keep up with the graph."""
+"""Share of the consumer's wait that is for readers if these just keep up with the graph."""
 _FULL = 0.8
-"""Share of the time of DALI's threads above which they are taken to work all the time."""
+"""Share of the time of DALI's threads above which they count as always busy."""
 _IDLE = 0.6
-"""Share of the readers' time below which more of them would be idle, too."""
+"""Busy share of the readers' time below which more readers would be idle, too."""
 _QUEUED = 0.3
-"""Share of the work time in wait for a core above which there are too few cores."""
+"""Share of the work time spent on waiting for a core, above which there are too few cores."""
 _SPARE_CORE = 0.4
-"""Idle cores from which on one more process or thread is worth it."""
+"""Number of idle cores that makes one more process or thread worthwhile."""
 _HEADROOM = 1.2
-"""Readers that are busy all the time are late now and then."""
+"""Factor for the number of readers, because readers that are always busy are sometimes late."""
 _BATCH_OF_GPU = 16
-"""Whole frames that an H100 decodes in 3.3 ms, where one takes 2.6 (gpu_1xh100 in benchmarks)."""
+"""Number of whole frames that an H100 decodes in 3.3 ms; one takes 2.6 ms (gpu_1xh100 in
+benchmarks)."""
 _MOST_THREADS = 64
-"""Samples that a reader is advised to read at a time."""
+"""Maximum number of samples that a reader is advised to read at a time."""
 _STEP = 4
-"""Times the present number that is advised at most: figures of few readers reach no further."""
+"""Largest advised factor for the present number: figures of few readers do not allow more."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The limit of a run, and what to do about it."""
+    """The limit of a run, and its remedy."""
 
     limit: Limit
     sentence: str
@@ -53,11 +52,11 @@ class Advice:
 
 
 def advise(stages: Stages) -> Advice:
-    """Find the stage of one process that all others wait for.
+    """Find the stage of one process for which all others wait.
 
-    If the consumer waits, it waits for the readers or for the graph. Where both take nearly as
-    long, the wait is mostly for the graph, as the readers go on meanwhile: any wait for them that
-    remains means that they are the slower ones.
+    If the consumer waits, it waits for the readers or for the graph. If both take nearly the same
+    time, it waits mostly for the graph, as the readers go on meanwhile: any remaining wait for
+    readers means that they are slower.
     """
     if stages.wait_fraction < _KEEPS_UP:
         return _consumer(stages)
@@ -75,7 +74,7 @@ def advise(stages: Stages) -> Advice:
 def readers_needed(*, read_s: float, rate: float) -> int:
     """Return the number of readers that deliver `rate` samples a second, with some headroom.
 
-    By Little's law the reads under way are on average the rate times the time that one takes, in
+    By Little's law the mean number of reads under way is the rate times the time of one read, in
     seconds, by a reader that has a core.
     """
     return max(1, math.ceil(_HEADROOM * read_s * rate))
@@ -92,8 +91,8 @@ def _storage(stages: Stages) -> Advice:
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "storage",
-        f"Storage is the limit: a read takes {each * stages.read_s:.3g} ms, and waits "
-        f"{each * stages.blocked_s:.3g} ms of them for files; all readers together get "
+        f"Storage is the limit: a read takes {each * stages.read_s:.3g} ms, "
+        f"{each * stages.blocked_s:.3g} ms of them waiting for files; all readers together get "
         f"{stages.input_bytes / stages.seconds / 1e6:.3g} MB/s. Try "
         f"--num_read_processes={readers}, as readers can wait at the same time. If that does not "
         "help, use faster storage or a smaller --crop.",
@@ -102,7 +101,7 @@ def _storage(stages: Stages) -> Advice:
 
 
 def _store(stages: Stages) -> Advice:
-    """Advise on remote storage, where more samples are to be read at a time."""
+    """Advise on remote storage: read more samples at a time."""
     each = 1e3 / max(1, stages.samples)
     threads = stages.read_threads
     more = min(_MOST_THREADS, 2 * threads)
@@ -112,7 +111,7 @@ def _store(stages: Stages) -> Advice:
         samples = stages.batch_size * stages.num_shards
         change["prefetch"] = math.ceil(wanted * stages.num_read_processes / samples)
     flags = " ".join(f"--{name}={value}" for name, value in change.items())
-    less = "a --cache, a smaller --crop, or notes of tiles or of rows of MCUs in the Index"
+    less = "a --cache, a smaller --crop, or an Index made with --fits_tiles or --mcu_rows"
     remedy = f"Try {flags}, to read more samples at a time, or" if flags else "Try"
     return Advice(
         "storage",
@@ -128,7 +127,7 @@ def _readers(stages: Stages) -> Advice:
     now, worked = stages.num_read_processes, stages.read_cpu_s + stages.read_queued_s
     if stages.cores_idle < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
         return _cpu(stages, "the readers")
-    # More of them than cores would only take turns.
+    # More readers than cores would only take turns.
     readers = min(_more_readers(stages), max(now + 1, int(stages.cores)))
     each = 1e3 / max(1, stages.samples)
     return Advice(
@@ -214,7 +213,7 @@ def _transport(stages: Stages) -> Advice:
 
 
 def _more_readers(stages: Stages) -> int:
-    """Return the readers that keep all other stages busy; always more than there are now."""
+    """Return the number of readers that keep all other stages busy, always more than now."""
     samples = max(1, stages.samples)
     cpu_s = (stages.read_cpu_s + stages.graph_cpu_s) / samples
     others = [

@@ -1,16 +1,16 @@
-"""Iterate an archive through DALI pipelines: the main job, and the way to see how fast it goes.
+"""Read an archive through DALI pipelines, and report the speed and its limit.
 
     dali-pipelines run --num_read_processes=16 --batch_size=16 --num_gpus=4
     torchrun --nproc_per_node=4 --no-python dali-pipelines run --num_read_processes=4
 
-Without --data it reads a sample set, made on first use in your cache folder, as training would:
-random windows, flips, normalisation, some epochs. At the end it draws a contact sheet of the first
-images, beside the set. Your flags win.
+Without --data it reads a sample set, made on first use in your cache folder, with the settings of a
+training: random windows, flips, normalisation, some epochs. Your flags override these. At the end
+it draws a contact sheet of the first images, next to the set.
 
-Under torchrun, srun or mpirun there is a process, a rank, for each GPU; the last two need
+Under torchrun, srun or mpirun there is a process, a rank, for each GPU; srun and mpirun need
 MASTER_ADDR and MASTER_PORT. --num_read_processes and --batch_size are those of each rank. The ranks
-take each step together, so that they stop at the same one. Each rank writes its own files,
-audit.rank1.csv for --audit=audit.csv, but there is one --state.
+take each step together, and stop at the same step. Each rank writes its own files, such as
+audit.rank1.csv for --audit=audit.csv, but there is only one --state.
 """
 
 # Reader processes import this file again: heavy modules are imported in the functions.
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_outputs(config, config_file(argv), **outputs)
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
-            print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)
+            print(f"Without --data: the sample set, by default with {job}", file=sys.stderr)
         _ = config.calibration  # to check it before a sample set is made
         index, devices = open_index(config), choose_devices(config, ranks)
         check_unread(index.table, *outputs.values())
@@ -84,11 +84,11 @@ def _remedy(error: Exception, config: RunConfig) -> str:
 
     if not isinstance(error, ReadError) or is_of_store(error):
         return ""
-    return "; --bad_sample=skip leaves out such files" if config.bad_sample == "raise" else ""
+    return "; --bad_sample=skip leaves such files out" if config.bad_sample == "raise" else ""
 
 
 class Stop:
-    """A handler of SIGTERM: it ends the run at once, or once all ranks have delivered a step."""
+    """A handler of SIGTERM that ends the run at once, or after all ranks have delivered a step."""
 
     def __init__(self) -> None:
         self.later = False
@@ -96,19 +96,19 @@ class Stop:
         """Exit status to end with; 0 to continue."""
 
     def __call__(self, number: int, _: object) -> None:
-        """Note the signal; a second one ends the run at once."""
+        """Remember the signal; a second one ends the run at once."""
         if not self.later or self.status:
             sys.exit(128 + number)
         self.status = 128 + number
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
-    """Return the part of one rank: one shard, and its own files.
+    """Return the settings of one rank: one shard, and its own files.
 
     Raises
     ------
     ValueError
-        If ``num_gpus`` is neither the number of ranks nor left at 1.
+        If ``num_gpus`` is neither 1 nor the number of ranks.
     """
     if ranks.world_size == 1:
         return config
@@ -137,7 +137,7 @@ def _own_file(path: Path, ranks: Ranks) -> str:
 def make_loader(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> Loader:
-    """Make the Loader, where it was stopped, and check that it fits into memory."""
+    """Make the Loader, at the position of --resume, and check that it fits into memory."""
     from dali_pipelines.memory import estimate_memory
 
     loader = new_loader(config, index, devices)
@@ -148,12 +148,12 @@ def make_loader(
 
 
 def resume(loader: Loader, config: RunConfig) -> None:
-    """Continue where the state says, in the order that the run began with.
+    """Continue at the position of a state, in the order of that run.
 
     Raises
     ------
     ValueError
-        If the file is none that --state wrote, or of other data.
+        If --state did not write the file, or wrote it for other data.
     """
     where = f"--resume={config.resume}"
     try:
@@ -168,7 +168,7 @@ def resume(loader: Loader, config: RunConfig) -> None:
 
 
 def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
-    """Go through the epochs, and say how it went."""
+    """Go through the epochs, and report on them."""
     from dali_pipelines.cli.run.output import Run
     from dali_pipelines.cli.run.report import finish
 
@@ -183,7 +183,8 @@ def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
                 then = f"the same command with --resume={config.state} continues"
             raise KeyboardInterrupt(f"{done}; {then}") from None
         except RuntimeError:
-            # Slurm and torchrun send SIGTERM to the readers, too, or it has ended another rank.
+            # Slurm and torchrun send SIGTERM to the readers, too; or the signal has ended another
+            # rank.
             if not stop.status:
                 raise
             status = stop.status
@@ -195,7 +196,8 @@ def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop)
     for epoch in range(loader.epoch, config.epochs):
         steps_before = run.steps_done
         for step, batches in enumerate(run.steps(epoch), loader.step):
-            # A step counts when all ranks have it at hand: if one fails before, none does.
+            # A step counts when all ranks have it: if one rank fails before that, it counts for
+            # none.
             status = ranks.agree(stop.status)
             run.deliver(epoch, step, batches)
             del batches  # DALI can reuse its memory for the next batch
@@ -203,5 +205,5 @@ def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop)
             if status or enough:
                 return status
         if run.steps_done == steps_before:
-            raise RuntimeError(f"the Loader gave no step of epoch {epoch}")
+            raise RuntimeError(f"the Loader delivered no step of epoch {epoch}")
     return 0

@@ -37,7 +37,7 @@ AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
 
 NUM_IMAGES, COLUMNS, SIZE = 12, 6, 240
-"""Of the contact sheet of the first images: how many, and the width and height of each."""
+"""Contact sheet of the first images: their number, columns, and the size of each in pixels."""
 
 
 class Run:
@@ -49,9 +49,10 @@ class Run:
         self.ranks = ranks
         self.steps_done = 0
         self.ready_at_first = 0
-        """Batches that readers and graph may have had ready when the first was delivered."""
+        """Number of batches that readers and graph may have had ready when the first was
+        delivered."""
         self.began = self.last = time.perf_counter()
-        """Time when it began, and when the last step was delivered."""
+        """Times of the start, and of the last delivered step."""
         self._state = loader.state_dict()
         self._images: list[tuple[int, torch.Tensor]] = []
         self._held = ExitStack()
@@ -82,7 +83,7 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         """Close the files; write the state and the rejected rows, however the run ended."""
-        self._held.close()  # all of it, also if one file cannot be written
+        self._held.close()  # the others, too, if one file cannot be written
 
     def _write_state(self) -> None:
         if self.config.state is not None:
@@ -107,11 +108,11 @@ class Run:
                 del batch  # DALI can use its memory for the next one
 
     def deliver(self, epoch: int, step: int, batches: list[dict[str, Any]]) -> None:
-        """Note one delivered step."""
+        """Record a delivered step."""
         self.last = time.perf_counter()
         if self.steps_done == 0:
             self.at_first = Moment.of(self.loader)
-            # By the readers, and by the graph.
+            # ready at the readers, and at the graph
             self.ready_at_first = 2 * max(each.ahead for each in self.loader.pipelines)
             if self.config.data is None and self.ranks.rank == 0:
                 self._images = first_images(batches[0], self.config)
@@ -134,7 +135,7 @@ class Run:
 
     def end(self) -> Stages | None:
         """End the readers; return the times of all stages, None if the run was too short."""
-        # While the readers live: their CPU times end with them.
+        # While the readers live, as their CPU times vanish with them.
         enough = self.steps_done > self.ready_at_first and self.loader.stats.samples > 0
         lives = bool(self.loader.pipelines)
         measured = self.at_first.stages(self.loader) if enough and lives else None
@@ -143,7 +144,7 @@ class Run:
         return measured
 
     def draw(self) -> None:
-        """Draw the first images of the sample set; a run does not fail if that fails."""
+        """Draw the first images of the sample set; a failure does not fail the run."""
         if not self._images:
             return
         try:
@@ -154,7 +155,7 @@ class Run:
 
 
 def first_images(batch: Mapping[str, Any], config: RunConfig) -> list[tuple[int, torch.Tensor]]:
-    """Copy the first images of a batch, with the row that each is of."""
+    """Copy the first images of a batch, with their rows."""
     rows, valid = batch["row"].tolist(), batch["valid"].tolist()
     found = [slot for slot, is_valid in enumerate(valid) if is_valid][:NUM_IMAGES]
     images = [batch["image"][slot] for slot in found]
@@ -164,7 +165,7 @@ def first_images(batch: Mapping[str, Any], config: RunConfig) -> list[tuple[int,
             image[..., : sizes[slot][0], : sizes[slot][1]]
             for slot, image in zip(found, images, strict=True)
         ]
-    # In float, as pictures are reduced by means.
+    # In float, because pictures are reduced to means.
     copies = [image.cpu().float().clone() for image in images]
     return [(rows[slot], image) for slot, image in zip(found, copies, strict=True)]
 
@@ -193,13 +194,13 @@ def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config:
     path = cache_folder() / f"run-{config.pipeline}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [pictures[first : first + COLUMNS] for first in range(0, len(pictures), COLUMNS)]
-    heading = f"The first images that were delivered; {config.image_flags()}"
+    heading = f"The first delivered images; {config.image_flags()}"
     save_sheet(str(path), lines, heading=heading, size=SIZE)
     return path
 
 
 def _displayable(image: torch.Tensor, config: RunConfig) -> torch.Tensor:
-    """Undo the normalisation of photographs, whose colours are shown from 0 to 255."""
+    """Undo the normalisation of photographs, which are shown in colours from 0 to 255."""
     if config.pipeline != "jpeg":
         return image
     import torch

@@ -1,4 +1,4 @@
-"""Report of a run: figures, limit and advice, for JSON, and in words."""
+"""Report of a run, as JSON and as text: figures, limit and advice."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.run.stages import Stages
 
 _LISTED = 10
-"""Unreadable files that the summary names."""
+"""Maximum number of unreadable files that the summary names."""
 _STEADY_STEPS = 10
-"""Steps of a run from which on its rates leave out the first batch."""
+"""Number of steps from which on the rates leave out the first batch."""
 
 
 def finish(run: Run, status: int) -> int:
-    """Print the summary, write the report, and return the exit status: 1 if nothing was read."""
+    """Print the summary, write the report, return the exit status: 1 if nothing was read."""
     report = report_of(run, run.end())
     if run.ranks.rank == 0:
         print(summary(report))
@@ -46,7 +46,7 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
     total = run.last - run.began
     first_batch_s = run.at_first.at - run.began if run.steps_done else 0.0
     # Rates are from the first batch to the last, as the start is reported separately. In a short
-    # run they would be too high: most batches were made ready while the first was awaited.
+    # run they would be too high, because most batches became ready during the wait for the first.
     steady = run.steps_done >= _STEADY_STEPS
     seconds = max(1e-9, run.last - run.at_first.at if steady else total)
     samples = stats.samples - (run.at_first.stats.samples if steady else 0)
@@ -100,14 +100,14 @@ def _no_advice(run: Run) -> str:
         return "The run was stopped before its first step."
     if run.steps_done == 0:
         done = f"{run.loader.epoch} of --epochs={run.config.epochs}"
-        return f"Nothing was left to deliver: {done} are done. Give more --epochs."
+        return f"Nothing was left to deliver: {done} are done. Set more --epochs."
     if run.loader.stats.samples == 0:
         return "No file could be read."
     if run.steps_done > run.ready_at_first:
-        return "The readers were ended before their times could be read."
+        return "The readers ended before their times could be read."
     return (
         "This run is too short to find the bottleneck: it needs more than "
-        f"{count(run.ready_at_first, 'step')}. Give it more --epochs."
+        f"{count(run.ready_at_first, 'step')}. Set more --epochs."
     )
 
 
@@ -139,14 +139,14 @@ def summary(report: dict[str, Any]) -> str:
         )
     if restarts := report["restarts"]:
         times = "once" if restarts == 1 else f"{restarts} times"
-        lines.append(f"The readers were restarted {times}, as one of them had died.")
+        lines.append(f"The readers were restarted {times}, because one of them had died.")
     if rejected:
         lines += _rejected_lines(rejected, report["config"])
     return "\n".join(lines)
 
 
 def _rejected_lines(rejected: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> list[str]:
-    """Return lines about unreadable files: each once, with the number of its rows."""
+    """Return lines about unreadable files, each once, with the number of its rows."""
     files = Counter((bad["path"], bad["reason"]) for bad in rejected)
     rows = f" ({count(len(rejected), 'row')})" * (len(rejected) > len(files))
     lines = [f"{count(len({path for path, _ in files}), 'file')}{rows} could not be read:"]
@@ -160,7 +160,7 @@ def _rejected_lines(rejected: Sequence[Mapping[str, Any]], config: Mapping[str, 
 
 
 def tables(calibration: Calibration | None) -> dict[str, dict[str, Any]]:
-    """Return the tables of the calibration: name, SHA-256, and version where there is one."""
+    """Return the tables of the calibration: name, SHA-256, and version if there is one."""
     found = {}
     for name in ("pointing_table", "correction_table"):
         table = getattr(calibration, name, None)

@@ -1,4 +1,4 @@
-"""Time of a run, stage by stage, on which the advice is based; CPU time as Linux counts it."""
+"""Times of a run by stage, the basis of the advice; CPU times are those that Linux counts."""
 
 from __future__ import annotations
 
@@ -22,51 +22,52 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Figures of one process between two moments of a run; seconds are summed over what works."""
+    """Figures of one process between two moments of a run; seconds are sums over all workers."""
 
     seconds: float
-    """Between the two moments."""
+    """Wall time between the two moments."""
     samples: int
-    """Delivered, over all shards of this process."""
+    """Delivered samples, over all shards of this process."""
     input_bytes: int
-    """Read from files."""
+    """Bytes read from files."""
     wait_s: float
-    """The consumer waited for batches; for the rest of the time it had one."""
+    """Seconds that the consumer waited for batches."""
     wait_readers_s: float
-    """Of these, until the readers had delivered and the graph was fed."""
+    """Of these, seconds until the readers had delivered and the graph was fed."""
     wait_graph_s: float
-    """Of these, until the graph was done."""
+    """Of these, seconds until the graph was done."""
     read_s: float
-    """Readers were at work on samples, summed over those that one of them reads at a time."""
+    """Seconds that readers worked on samples, summed over the samples that they read at a time."""
     read_cpu_s: float
-    """Of these, they computed."""
+    """Of these, seconds of computing."""
     read_queued_s: float
-    """Of these, they could have computed, but had no core; at most the rest."""
+    """Of these, seconds of waiting for a core; at most the rest."""
     graph_cpu_s: float
-    """DALI's threads computed."""
+    """Seconds that DALI's threads computed."""
     graph_queued_s: float
-    """They could have computed, but had no core."""
+    """Seconds that DALI's threads waited for a core."""
     python_cpu_s: float
-    """All other threads of this process computed: one at a time while they run Python."""
+    """Seconds that all other threads of this process computed: one at a time while they run
+    Python."""
     cpu_busy: float
-    """Share of the machine's CPU time that was used, by any program."""
+    """Share of the machine's CPU time that any program used."""
     num_read_processes: int
     num_threads: int
-    """DALI's threads, of all shards of this process."""
+    """Number of DALI's threads, of all shards of this process."""
     num_shards: int
-    """Of this process."""
+    """Number of shards of this process."""
     batch_size: int
-    """Of a shard."""
+    """Samples of a shard in each step."""
     ahead: int
-    """Batches that are kept ready, by the readers and again by the graph."""
+    """Number of batches that the readers keep ready, and again the graph."""
     cores: float
-    """That this process may use; less than one is a share of one."""
+    """Number of cores that this process may use; less than 1 is a share of a core."""
     gpus: bool
     """Whether the graph runs on GPUs."""
     read_threads: int = 1
-    """Samples that a reader reads at the same time, at most."""
+    """Maximum number of samples that a reader reads at the same time."""
     requests: int = 0
-    """To remote storage."""
+    """Requests to remote storage."""
 
     @property
     def wait_fraction(self) -> float:
@@ -75,51 +76,51 @@ class Stages:
 
     @property
     def readers_busy(self) -> float:
-        """Share of the readers' time that they computed, or were at as many samples as they may."""
+        """Share of the time that readers computed, or worked on as many samples as allowed."""
         readers_s = max(1e-9, self.num_read_processes * self.seconds)
         return min(1.0, max(self.read_s / self.reads_at_once, self.read_cpu_s) / readers_s)
 
     @property
     def asked_ahead(self) -> float:
-        """Samples that DALI has asked of a reader at any time."""
+        """Number of samples that DALI requests from a reader ahead of time."""
         return self.ahead * self.batch_size * self.num_shards / self.num_read_processes
 
     @property
     def reads_at_once(self) -> float:
-        """Samples that a reader may be at at any time."""
+        """Maximum number of samples on which a reader may work at a time."""
         return max(1.0, min(self.read_threads, self.asked_ahead))
 
     @property
     def sample_s(self) -> float:
-        """Seconds that a reader that has a core takes for each sample of those it reads at once."""
+        """Seconds of a reader with a core for a sample, over the number that it reads at once."""
         read_s = (self.read_s - self.read_queued_s) / self.reads_at_once
         return max(read_s, self.read_cpu_s) / max(1, self.samples)
 
     @property
     def readers_compute(self) -> float:
-        """Share of the readers' time that they computed, by one thread at a time."""
+        """Share of the readers' time spent on computing, by one thread at a time."""
         return self.read_cpu_s / max(1e-9, self.num_read_processes * self.seconds)
 
     @property
     def graph_busy(self) -> float:
-        """Share of the time of DALI's threads that they computed, or could have."""
+        """Share of the time that DALI's threads computed, or waited for a core."""
         worked = self.graph_cpu_s + self.graph_queued_s
         return min(1.0, worked / max(1e-9, self.num_threads * self.seconds))
 
     @property
     def cores_used(self) -> float:
-        """Cores that were busy with reading and with the graph, on average."""
+        """Mean number of cores that were busy with reading and with the graph."""
         return (self.read_cpu_s + self.graph_cpu_s) / max(1e-9, self.seconds)
 
     @property
     def cores_elsewhere(self) -> float:
-        """Cores that were busy with anything else, of those that this process may use."""
+        """Mean number of cores of this process that were busy with anything else."""
         return max(0.0, self.cores * self.cpu_busy - self.cores_used)
 
     @property
     def cores_idle(self) -> float:
-        """Cores that more readers or threads would find."""
-        # The share is of the machine, which can have more cores than this process may use.
+        """Mean number of idle cores, for more readers or threads."""
+        # The share is that of the machine, which can have more cores than this process may use.
         return self.cores - max(self.cores_used, self.cores * self.cpu_busy)
 
     @property
@@ -133,9 +134,9 @@ class CpuTime:
     """CPU time of some threads, in seconds, since they began."""
 
     used: float = 0.0
-    """On a core."""
+    """Seconds on a core."""
     queued: float = 0.0
-    """Able to run, while others had the cores, or a control group had used up its share."""
+    """Seconds of waiting while others had the cores, or a control group had used up its share."""
 
     def __add__(self, other: CpuTime) -> CpuTime:
         return CpuTime(self.used + other.used, self.queued + other.queued)
@@ -145,12 +146,12 @@ class CpuTime:
 
     @classmethod
     def of(cls, pid: int | str = "self", name: str | tuple[str, ...] = "") -> CpuTime:
-        """Add up the threads of a process whose names begin so; DALI's begin with ``[DALI]``.
+        """Add up the threads of a process whose names have a prefix; DALI's is ``[DALI]``.
 
-        A process that has ended counts nothing.
+        A process that has ended adds nothing.
 
         ``/proc/PID/task/TID/schedstat``, see proc_pid_schedstat(5): nanoseconds on a core, and
-        nanoseconds on a run queue. Where the kernel does not count, there are zeros.
+        nanoseconds on a run queue. They are zero if the kernel does not count.
         """
         total = cls()
         try:
@@ -162,7 +163,7 @@ class CpuTime:
                 if name and not (task / "comm").read_text(encoding="utf-8").startswith(name):
                     continue
                 used, queued = (task / "schedstat").read_text(encoding="utf-8").split()[:2]
-            except OSError:  # it has ended meanwhile, or the kernel does not count
+            except OSError:  # the process has ended, or the kernel does not count
                 continue
             total += cls(int(used) / 1e9, int(queued) / 1e9)
         return total
@@ -175,12 +176,12 @@ class Moment:
     at: float
     stats: LoaderStats
     readers: Mapping[int, CpuTime]
-    """By process ID."""
+    """CPU times of the readers by process ID."""
     graph: CpuTime
     process: CpuTime
     """All threads of this process."""
     machine: Any
-    """As psutil gives it."""
+    """Times of the machine, from psutil."""
 
     @classmethod
     def of(cls, loader: Loader) -> Moment:
@@ -196,7 +197,7 @@ class Moment:
         )
 
     def stages(self, loader: Loader) -> Stages:
-        """Return the figures of the same Loader since then, without the start of readers."""
+        """Return the figures of the same Loader since this moment, without the start of readers."""
         now = Moment.of(loader)
 
         def counted(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The job that `run` does on a sample set: all that training asks of a pipeline."""
+"""Flags of `run` for a sample set: those of a typical training."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SAMPLE_JOBS = {
     # Four frames of the set have bits of QUALITY that level 1.5 rejects.
     "aia": "--crop=256 --window=random --flip=hv --exposure --bad_sample=skip --epochs=2",
 }
-"""Flags of `run`, by its ``--pipeline``; there is no sample set of others."""
+"""Flags of `run`, by its ``--pipeline``; others have no sample set."""
 
 
 def sample_job(given: Mapping[str, Any]) -> list[str]:
-    """Return the flags that a run without ``--data`` begins with; those that are given win."""
+    """Return the default flags of a run without ``--data``; given flags override them."""
     return [] if given.get("data") else SAMPLE_JOBS.get(given.get("pipeline", "fits"), "").split()

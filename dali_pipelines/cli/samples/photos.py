@@ -23,7 +23,7 @@ ORIENTATIONS = (6, 3, 8, 2, 6, 5)
 
 
 def save_photo(path: Path, number: int) -> None:
-    """Write photograph `number` of the class that the folder is named after, at quality 90."""
+    """Write photograph `number` of the class with the name of the folder, at quality 90."""
     import numpy as np
     from PIL import Image
 
@@ -54,7 +54,7 @@ def _photograph(
     width, height = size
     shapes = Image.new("RGB", (width // 2, height // 2), _colour(random))
     draw(ImageDraw.Draw(shapes), random, width // 2, height // 2)
-    # Drawn small and enlarged: soft edges, as a lens would make them.
+    # Drawn small and enlarged, for soft edges like those of a lens.
     image = np.array(shapes.resize(size, Image.Resampling.BICUBIC), np.float32)
     image *= 1 + 0.22 * _crop(random, "smooth", size)
     image += random.uniform(8.5, 14.5) * _crop(random, "rough", size)

@@ -1,14 +1,14 @@
-"""The sample sets that `run` reads when no `--data` is given. All of it is SYNTHETIC.
+"""The sample sets that `run` reads without `--data`. All of them are SYNTHETIC.
 
 `fits_samples` makes frames that look like AIA level 1 (4096x4096 int16, RICE_1, the same header
-keywords), `jpeg_samples` makes photograph-like colour images in class folders. They load a reader
-as the real files do (size, codec, entropy, number of header cards) and keep the geometry that their
-headers state, but they are drawings: nothing here is an observation, and no number measured on them
-says anything about the Sun.
+keywords), `jpeg_samples` makes photograph-like colour images in class folders. For a reader they
+are like real files (size, codec, entropy, number of header cards), and their geometry matches their
+headers. But they are drawings, not observations: no number measured on them says anything about the
+Sun.
 
 A set is made once, in the user's cache folder, from fixed seeds: the same versions of NumPy, Pillow
 and astropy give the same bytes (between kinds of CPU, the last bit of `exp` may turn single
-pixels). It appears there complete or not at all: files are written to a hidden sibling folder,
+pixels). It appears there only when it is complete: files are written to a hidden sibling folder,
 which is renamed at the end. Imports are light, because the child processes import the calling
 script again.
 """
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["fits_samples", "jpeg_samples"]
 
-# Part of the folder names: count up with any change to what the files hold, so that nobody keeps an
-# old set.
+# Part of the folder names: count up with any change of the contents, so that nobody keeps an old
+# set.
 FITS_VERSION = "aia-v3"
 JPEG_VERSION = "jpeg-v1"
 
-# What one file takes on disk, for the check of the free space. Measured means: 11.6 MB and 0.30 MB.
+# Bytes of one file on disk, for the check of the free space. Measured means: 11.6 MB and 0.30 MB.
 FRAME_BYTES = 11_800_000
 JPEG_BYTES = 310_000
 
@@ -57,7 +57,7 @@ def fits_samples(folder: str | Path | None = None, num_frames: int = 64) -> Path
     Parameters
     ----------
     folder : str or Path, optional
-        Where sets are kept, `cache_folder()` if not given. The set gets a folder of its own in it.
+        Folder for sets, by default `cache_folder()`. The set gets its own folder in it.
     num_frames : int
         Number of files `aia_<time>_<channel>.fits`, about 11.6 MB each.
 
@@ -94,14 +94,14 @@ def _sample_set(
     file_bytes: int,
     what: str,
 ) -> Path:
-    """Make the folder `target` with all `files` (name -> number), unless it is there already."""
+    """Make the folder `target` with all `files` (name -> number), unless it exists."""
     if _is_complete(target, files):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with _lock(target.with_name(f".{target.name}.lock")) as locked:
         if _is_complete(target, files):  # another process made it while this one waited
             return target
-        if locked:  # no other process is at work, so these are from a killed one
+        if locked:  # no other process is at work: leftovers of a killed one
             for leftover in target.parent.glob(f".{target.name}.*.part"):
                 shutil.rmtree(leftover, ignore_errors=True)
         size = len(files) * file_bytes
@@ -130,7 +130,7 @@ def _is_complete(target: Path, files: dict[str, int]) -> bool:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path`; yield False where the file system has no locks."""
+    """Hold the lock file `path`; yield False if the file system has no locks."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -145,14 +145,14 @@ def _check_space(folder: Path, needed_bytes: int) -> None:
     if free_bytes < needed_bytes:
         raise OSError(
             errno.ENOSPC,
-            f"the sample set needs {needed_bytes} bytes, {free_bytes} are free. Make room, set"
-            " XDG_CACHE_HOME to a larger disk, or name files of your own with --data",
+            f"the sample set needs {needed_bytes} bytes, {free_bytes} are free. Make room, set "
+            "XDG_CACHE_HOME to a larger disk, or set --data to your own files",
             str(folder),
         )
 
 
 def _save_all(paths: dict[Path, int], save: Callable[[Path, int], None]) -> None:
-    """Call `save(path, number)` for each of `paths` on all cores, with a bar on a terminal."""
+    """Call `save(path, number)` for each of `paths` on all cores, with a progress bar."""
     from dali_pipelines.cli.progress import Bar
 
     num_processes = min(len(paths), whole_cores(), MAX_PROCESSES)

@@ -1,7 +1,7 @@
 """Frames that look like AIA level 1: a drawn Sun, seen in a channel, with the noise of the camera.
 
-SYNTHETIC. A scene is drawn once per process, turned and scaled to what the header of each frame
-says, and given noise.
+SYNTHETIC. A scene is drawn once per process, turned and scaled as in the header of each frame, and
+noise is added.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 SEED = 20150101
 FRAME_SIZE = 4096
 SATURATION_DN = 16383  # the camera has 14 bits
-FIRST_TIME = datetime(2015, 1, 1)  # UTC; FITS time keywords do not say so
+FIRST_TIME = datetime(2015, 1, 1)  # UTC, as in FITS time keywords
 CADENCE_S = 12
 RSUN_REF_M = 696_000_000.0
 OBSERVER_SPEED_M_S = 500.0
 
-# Every 16th frame is flagged, in turn, as taken with the image stabilisation off and while off
-# point: bits 17 and 12 of QUALITY (JSOC, AIA/SDO FITS Keywords).
+# Every 16th frame has a flag in QUALITY, alternately bit 17, image stabilisation off, and bit 12,
+# off point (JSOC, AIA/SDO FITS Keywords).
 FLAGGED_EVERY = 16
 QUALITY_FLAGS = (1 << 17, 1 << 12)
 
-# Cards that stand in for the housekeeping of a real file: a header is as long here as it is there.
+# Number of cards in place of the housekeeping of a real file, so that headers are as long.
 NUM_STAND_INS = 120
 
 # By camera: electrons per DN, and read noise in DN. SolarSoft's aia_bp_estimate_error, after
@@ -52,12 +52,12 @@ LOOPS_OF_A_REGION = 45
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """An AIA channel: how it is observed, and what the drawn Sun looks like in it."""
+    """An AIA channel: its observation, and the looks of the drawn Sun in it."""
 
     camera: int  # number of telescope and CCD
     exposure_s: float  # nominal
     scale_arcsec: float  # of a pixel
-    temperature_mk: float  # of the corona; sets how fast the light falls off above the limb
+    temperature_mk: float  # of the corona; determines how fast the light falls off above the limb
     level_dn: float  # quiet Sun at disk centre in the nominal exposure
     network: float  # contrast of the quiet Sun, as a power of the common texture
     active: float  # brightness of the active regions, in units of the quiet Sun
@@ -107,7 +107,7 @@ def _time(number: int) -> datetime:
 
 
 def frame_header(number: int) -> Header:
-    """Return the cards of a JSOC level 1 file, but for the statistics; a note says SYNTHETIC.
+    """Return the cards of a JSOC level 1 file, except statistics; a comment says SYNTHETIC.
 
     The observer is the Earth at the beginning of 2015, to about a degree: the Carrington rotation
     is that of Meeus, Astronomical Algorithms, chapter 29, other angles are those of 1 January. The
@@ -191,7 +191,7 @@ def _iso(time: datetime) -> str:
 
 
 def statistics(image: NDArray[np.int16]) -> dict[str, float]:
-    """Return the keywords DATA... and NSATPIX, all in DN, from how often each int16 occurs."""
+    """Return the keywords DATA... and NSATPIX, in DN, from the histogram of the int16."""
     import numpy as np
 
     counts = np.roll(np.bincount(image.view(np.uint16).ravel(), minlength=65536), 32768)
@@ -217,7 +217,7 @@ def statistics(image: NDArray[np.int16]) -> dict[str, float]:
 
 
 def scene_in_frame(header: Mapping[str, float]) -> NDArray[np.float32]:
-    """Return the scene as a header says that it was seen, without noise.
+    """Return the scene with the geometry of a header, without noise.
 
     The image has the shape (4096, 4096), in DN at the nominal exposure, row 0 at the bottom of the
     picture: the centre of the Sun is on CRPIX, its radius is RSUN_OBS, and it is turned by CROTA2
@@ -242,7 +242,7 @@ def scene_in_frame(header: Mapping[str, float]) -> NDArray[np.float32]:
 def _with_noise(
     image: NDArray[np.float32], header: Mapping[str, float], number: int
 ) -> NDArray[np.int16]:
-    """Expose, and add noise of the variance DN * (DN per photon) + (read noise)**2, as SolarSoft.
+    """Expose, and add noise of the variance DN * (DN per photon) + (read noise)**2, like SolarSoft.
 
     A photon of wavelength L angstrom has 12398 / L eV and frees an electron in silicon for each
     3.65 eV.
@@ -292,13 +292,13 @@ def _corona(radius: NDArray[np.float32], temperature_mk: float) -> NDArray[np.fl
     surface = np.sqrt(np.maximum(1 - knots**2, 0))
     height = np.hypot(knots[:, None], surface[:, None] + path) - 1
     light = np.exp(-2 * height / scale_height).sum(axis=1)
-    light *= np.where(knots < 1, 1, 2)  # beside the disk one also sees the half behind it
+    light *= np.where(knots < 1, 1, 2)  # beside the disk, the half behind it is visible, too
     return np.interp(radius, knots, light / light[0]).astype(np.float32)
 
 
 @functools.cache
 def _scene() -> tuple[NDArray[np.float32], ...]:
-    """Draw what all channels show, from its own seed: maps of shape (2048, 2048), axes (y, x).
+    """Draw the maps of all channels, from their own seed: shape (2048, 2048), axes (y, x).
 
     Returns
     -------
@@ -307,7 +307,7 @@ def _scene() -> tuple[NDArray[np.float32], ...]:
     network
         Logarithm of the quiet Sun, with the dark polar holes.
     active, loops
-        Active regions, and the coronal loops that stand on them, of order 1.
+        Active regions, and the coronal loops above them, of order 1.
     """
     import numpy as np
 
@@ -315,8 +315,8 @@ def _scene() -> tuple[NDArray[np.float32], ...]:
     x = (np.arange(SCENE_SIZE, dtype=np.float32) - (SCENE_SIZE - 1) / 2) / SCENE_RADIUS
     y = x[:, None]
     radius = np.hypot(x, y)
-    # Textures are on the angle from disk centre, in all directions alike, so there is no pole to
-    # pinch them. Above the limb the sphere goes on as its own edge: that draws radial streaks.
+    # Textures are functions of the angle from disk centre, alike in all directions, so no pole
+    # distorts them. Above the limb the edge of the sphere continues, which draws radial streaks.
     stretch = np.arcsin(np.minimum(radius, 1)) / radius * 2 / np.pi
     rows, columns = (
         ((axis * stretch + 1) / 2 * (TEXTURE_SIZE - 1)).astype(np.intp) for axis in (y, x)
@@ -334,7 +334,7 @@ def _scene() -> tuple[NDArray[np.float32], ...]:
 
 
 def _cloud(random: np.random.Generator, cells: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return a texture: a sum of enlarged noise, the finer the weaker, standard deviation 1."""
+    """Return a texture: a sum of enlarged noise, weaker if finer, with standard deviation 1."""
     import numpy as np
 
     cloud = np.zeros((TEXTURE_SIZE, TEXTURE_SIZE), np.float32)
@@ -347,9 +347,9 @@ def _cloud(random: np.random.Generator, cells: tuple[int, ...]) -> NDArray[np.fl
 def _active_regions(
     random: np.random.Generator, axis: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the glow of active regions, and the loops that stand on them, at `axis` x `axis`.
+    """Return the glow of active regions, and the loops above them, at `axis` x `axis`.
 
-    Regions lie in the two activity belts. Loops are thin half circles, seen in projection.
+    Regions are in the two activity belts. Loops are thin half circles, seen in projection.
     """
     import numpy as np
 

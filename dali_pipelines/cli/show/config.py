@@ -15,9 +15,9 @@ from dali_pipelines.cli.show.pictures import Display
 from dali_pipelines.stretch import Stretch
 
 COLUMNS = 6
-"""Of a sheet, by default."""
+"""Default number of columns of a sheet."""
 _OF_RUN = {"data": "files", "size": "registered_size"}
-"""Flags of `run` by the names that they have here."""
+"""Flags of `run`, and their names here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,37 +43,37 @@ class ShowConfig(FileFlags, PipelineFlags):
     }
 
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
-    before_after: bool = option(False, "aia: one file, after each of these steps")
+    before_after: bool = option(False, "aia: show one file after each step of its calibration")
     each_augment: bool = option(
-        False, "the first image alone, with each --augment by itself, in rows of --draws"
+        False, "show the first image with each --augment by itself, in rows of --draws"
     )
     count: int = option(
         24,
-        "most samples, drawn at random from equal parts of the Index",
+        "largest number of samples, drawn at random from equal parts of the Index",
         type=at_least(1),
         metavar="N",
     )
     draws: int = option(
-        1, "times that each is shown, each time by other chance", type=at_least(1), metavar="N"
+        1, "times that each is shown, with new random numbers", type=at_least(1), metavar="N"
     )
     columns: int | None = option(
         None,
-        f"of the sheet (default: the draws, the channels of a sample, or {COLUMNS})",
+        f"columns of the sheet (default: the draws, the channels of a sample, or {COLUMNS})",
         type=at_least(1),
         metavar="N",
     )
     captions: tuple[str, ...] | None = option(
         None, "columns of the Index to write under each image", nargs="+", metavar="COLUMN"
     )
-    size: int = option(256, "of a picture on the sheet", type=at_least(64), metavar="PIXELS")
+    size: int = option(256, "size of a picture on the sheet", type=at_least(64), metavar="PIXELS")
     display: Display | None = option(
         None,
-        "how values become colours, as in astropy.visualization (default: asinh; linear for values "
-        "that --stretch or a preset has stretched; photographs as they are)",
+        "mapping of values to colours, as in astropy.visualization (default: asinh; linear for "
+        "values that --stretch or a preset has stretched; none for photographs)",
         choices=get_args(Display),
     )
     same_range: bool = option(
-        False, "one range of values for the sheet, of AIA one for each channel, not for each image"
+        False, "one range of values for the sheet (for AIA for each channel), not for each image"
     )
     settings: dict[str, Any] = image_settings()
     calibration_settings: dict[str, Any] = calibration_settings("registered_size")
@@ -85,15 +85,15 @@ class ShowConfig(FileFlags, PipelineFlags):
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
         if self.captions and self.before_after:
-            raise ValueError("--captions and --before_after do not go together: leave out one")
+            raise ValueError("--captions and --before_after exclude each other: leave out one")
         if self.each_augment and ("augment" not in self.settings or self.before_after):
-            raise ValueError("--each_augment needs --augment, and goes without --before_after")
+            raise ValueError("--each_augment needs --augment, and excludes --before_after")
         if self.same_range and self.before_after:
             raise ValueError("--same_range is not for --before_after, whose steps change the unit")
 
     @property
     def display_of_pixels(self) -> Display | None:
-        """How the delivered values become colours; None for photographs as they are."""
+        """Mapping of the delivered values to colours; None for photographs as they are."""
         if self.display is not None:
             return self.display
         if "stretch" in self.settings or (
@@ -104,21 +104,22 @@ class ShowConfig(FileFlags, PipelineFlags):
 
 
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of a file for `run` by their names here, without those that show nothing.
+    """Return the settings of a file for `run` by their names here, without those of no effect.
 
-    It is for `run` if it has keys or values that only `run` knows. Others are returned as they are.
+    A file is for `run` if it has keys or values that only `run` knows. Others are returned as they
+    are.
 
     Raises
     ------
     ValueError
-        If it asks for several images of each row, or it cannot be told which size is meant.
+        If it asks for several images of each row, or the meaning of size is ambiguous.
     """
     own, theirs = ({flag.name for flag in flags_of(each)} for each in (ShowConfig, RunConfig))
     for name in ("hdus", "planes"):
         if name in settings:
             raise ValueError(
-                f"{name} asks for several images of each row, and show draws one: leave {name} out "
-                "of the file, and choose an image by --hdu"
+                f"{name} asks for several images of each row, but show draws one: leave {name} out "
+                "of the file, and choose an image with --hdu"
             )
     only_theirs, only_here = theirs - own, own - theirs
     lists = [name for name in ("columns", "size") if isinstance(settings.get(name), str | list)]
@@ -126,10 +127,10 @@ def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         has_size = "size" in settings and settings.get("pipeline") == "aia"
         if has_size and only_here.isdisjoint(settings):
             raise ValueError(
-                "size is that of a registered frame for run, and that of a picture for show: write "
+                "size means a registered frame in run, but a picture in show: write "
                 "registered_size in a file for show, or data in a file for run"
             )
         return settings
-    left_out = only_theirs - set(_OF_RUN) | {"columns"}  # here those of the sheet
+    left_out = only_theirs - set(_OF_RUN) | {"columns"}  # here the columns of the sheet
     kept = {name: value for name, value in settings.items() if name not in left_out}
     return {_OF_RUN.get(name, name): value for name, value in kept.items()}

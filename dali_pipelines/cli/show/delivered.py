@@ -1,4 +1,4 @@
-"""Pictures of images as the pipeline delivers them, with all that the flags ask for."""
+"""Pictures of images as the pipeline delivers them, with captions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def delivered_pictures(
     index: Index, config: ShowConfig, calibration: Calibration | None
 ) -> Generator[Picture | Sketch, None, None]:
-    """Yield a picture, or a sketch of one, for each file of each row, as often as it is drawn.
+    """Yield pictures, or sketches of pictures, for each file of each row, one for each draw.
 
-    With ``--each_augment`` that is done for each augmentation by itself.
+    With ``--each_augment`` this is repeated with each augmentation by itself.
     """
     settings = config.pipeline_settings()
     for name in config.captions or ():
@@ -97,7 +97,7 @@ def _pictures(
 
 
 def _at_hdu(file: Row, hdu: HduName | None) -> Row:
-    """Return a file with the number of the HDU that is asked for, unless the Index names one."""
+    """Return a file with the number of the requested HDU, unless the Index names one."""
     if hdu is None or file.hdu is not None:
         return file
     facts, *_ = file_facts(file.place, (), hdu)
@@ -105,7 +105,7 @@ def _at_hdu(file: Row, hdu: HduName | None) -> Row:
 
 
 def _bad_part(reason: str, parts: Sequence[str]) -> str | None:
-    """Return the part for which a sample is rejected; None if it is not a single one."""
+    """Return the part that made a sample fail; None if it was not a single part."""
     begins = {part: (f"part {part}:", f"part {part},") for part in parts}
     return next((part for part in parts if reason.startswith(begins[part])), None)
 
@@ -119,12 +119,12 @@ def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]
 
 
 def _captions(table: pa.Table, names: Sequence[str], row: int) -> list[str]:
-    """Return a line for each column: its name, and the value of a row."""
+    """Return a line for each column, with its name and the value of a row."""
     return [f"{name} {one_line(_in_words(table[name][row]))}" for name in names]
 
 
 def _in_words(value: pa.Scalar) -> str:
-    """Return a value: numbers with 6 digits, times to the second, and a dash for null."""
+    """Return a value as text: numbers with 6 digits, times to the second, a dash for null."""
     import numpy as np
     import pyarrow as pa
 
@@ -163,5 +163,5 @@ def _sky_position(file: Row, matrix: torch.Tensor, shape: Sequence[int]) -> str:
         return ""
     axes = facts.wcs.wcs
     longitude, latitude = world[axes.lng], world[axes.lat]
-    # wcslib has made degrees of all units.
+    # wcslib has converted all units to degrees.
     return f"{axes.lngtyp.strip()} {longitude:.5f} {axes.lattyp.strip()} {latitude:+.5f} deg"

@@ -8,25 +8,25 @@
     dali-pipelines show photo.jpg -o each.png --pipeline jpeg --augment "Erase()" --each_augment
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
-FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
+FITS images have their first row at the bottom, and SunPy's colour tables if the header names a
 channel of AIA. Colours run from the 1st to the 99.9th percentile of each image, or of all with
 --same_range, by the stretch that --display names; with zscale they run over its interval.
-Magnetograms are linear, equally far from 0 on both sides. The range under an image is that of all
-its pixels. Pixels without a value are grey. Masks are laid over the images in colours, and boxes
-are outlined, with the names of their classes. A file that cannot be read has its reason in place of
-the image. A sample of several files has a picture for each, in the order of the channels; a
-sequence is a row of its frames. With --window row FITS images have the position on the sky of their
-middle.
+Magnetograms are linear, with equal limits on both sides of 0. The range under an image is that of
+all its pixels. Pixels without a value are grey. Masks are laid over the images in colours, and
+boxes are outlined, with the names of their classes. For a file that cannot be read, the reason
+takes the place of the image. A sample of several files has a picture for each, in the order of the
+channels; a sequence is a row of its frames. With --window row, FITS images show the sky position of
+their middle.
 
-Flags that `run` has, too, mean the same, except --size: here it is the width and height of a
-picture on the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
+Flags of `run` mean the same here, except --size: here it is the width and height of a picture on
+the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
 
---config also takes a file for `run`, recognised by keys that only `run` has, such as data. Its data
-become the files, its size becomes --registered_size, and keys that do not change the pictures, such
-as batch_size, mean and columns, are left out.
+--config also accepts a file for `run`, recognised by keys that only `run` has, such as data. Its
+data become the files, its size becomes --registered_size, and keys that do not change the pictures,
+such as batch_size, mean and columns, are ignored.
 
-With --before_after there is one file, and a picture after each step of its calibration; then the
-limb, at full resolution, and the circle on which the header says that it is.
+--before_after shows one file after each step of its calibration. Then it shows the limb at full
+resolution, with the circle where it is according to the header.
 
 The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if interrupted.
 """
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = _rows(pictures, config.columns or several or beside)
         heading = _heading(config, calibration, index, len(found))
         save_sheet(config.output, rows, heading=heading, size=config.size)
-    except (KeyError, TypeError, ValueError) as error:  # of the settings, before the first picture
+    except (KeyError, TypeError, ValueError) as error:  # wrong settings
         raise CommandError(error) from error
     except (OSError, RuntimeError, MemoryError) as error:
         raise CommandError(f"stopped after {len(cells)} images: {error}", 1) from error
@@ -107,14 +107,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _spread(index: Index, count: int) -> Index:
-    """Choose rows at random from equal parts of the Index, in its order; of one part the first."""
+    """Choose a random row from each of equal parts of the Index; with one part the first row."""
     from dali_pipelines.spread_rows import spread_rows
 
     return index.select([0] if count == 1 else spread_rows(len(index), count, seed=0))
 
 
 def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
-    """Lay the pictures out, those with a circle in rows of their own."""
+    """Lay the pictures out in rows; those with a circle get separate rows."""
     groups = [
         [picture for picture in pictures if bool(picture.circle) is with_circle]
         for with_circle in (False, True)
@@ -154,7 +154,7 @@ def _steps(
     from dali_pipelines.cli.show.steps import step_pictures
     from readers import ReadError
 
-    assert calibration is not None  # as the pipeline is aia
+    assert calibration is not None  # since the pipeline is aia
     file = index.columns().with_places(Places(config.storage)).row(0)
     try:
         yield from step_pictures(file, calibration, config.size, config.display)

@@ -1,4 +1,4 @@
-"""Folders of Matplotlib and SunPy for their settings, where those of the user cannot be written."""
+"""Folders for settings of Matplotlib and SunPy, if those of the user cannot be written."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FOLDERS: dict[str, tuple[str, tuple[Callable[[str], Path], ...]]] = {
     "Matplotlib": ("MPLCONFIGDIR", (user_config_path, user_cache_path)),
     "SunPy": ("SUNPY_CONFIGDIR", (user_config_path,)),
 }
-"""Variable with the folder of each library, and where it is without one."""
+"""For each library: the variable with its folder, and its default folders."""
 
 
 def use_writable_folders() -> None:
-    """Name other folders to Matplotlib and SunPy, before they are imported, and say so.
+    """Set other folders for Matplotlib and SunPy before they are imported, and say so.
 
     Without a folder SunPy cannot be imported, and Matplotlib looks for all fonts in each process.
     """
@@ -35,7 +35,7 @@ def use_writable_folders() -> None:
         if not refused:
             continue
         own = cache_folder() / "config" / name
-        with suppress(OSError):  # the library says what it lacks
+        with suppress(OSError):  # the library reports the error
             own.mkdir(parents=True, exist_ok=True)
             os.environ[variable] = str(own)
             print(f"{refused[0]} cannot be written: {library} uses {own} for now", file=sys.stderr)

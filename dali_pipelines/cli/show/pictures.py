@@ -1,4 +1,4 @@
-"""Pictures of images for a contact sheet: colours by what the header says, and captions."""
+"""Pictures of images for a contact sheet: colours according to the header, and captions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from readers.fits.headers import Value
 
 KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
-"""Header keys that a picture is coloured and described by."""
+"""Header keys that determine colours and captions."""
 
 COLOURS = tuple(f"C{number}" for number in range(10))
-"""Of classes and labels, by Matplotlib's names."""
+"""Colours of classes and labels, by Matplotlib's names."""
 
 MISSING = "missing: the sample has no such file"
-"""Remark in a cell of a part without file."""
+"""Remark in the cell of a part without a file."""
 LEFT_OUT = "left out: another file of the sample is rejected"
-"""Remark in a cell of a file that is not at fault."""
+"""Remark in the cell of a file that is not at fault."""
 
 Display = Literal["asinh", "linear", "log", "sqrt", "zscale"]
-"""How values become colours, in the terms of astropy.visualization: a stretch between the 1st and
+"""Mappings of values to colours, named as in astropy.visualization: a stretch between the 1st and
 the 99.9th percentile, or a linear one over the interval of zscale."""
 _STRETCHES = {
     "asinh": "AsinhStretch",
@@ -44,19 +44,19 @@ _STRETCHES = {
     "zscale": "LinearStretch",
 }
 _DEEP = 1020
-"""Photographs with larger values have 16 bits: those of 8 exceed 255 when they are brightened."""
+"""Photographs with larger values have 16 bits; brightened ones of 8 bits may exceed 255."""
 
 
 class Sketch(NamedTuple):
-    """An image, in the size of its cell, that has no colours yet."""
+    """An image in the size of its cell, without colours yet."""
 
     caption: tuple[str, ...]
     facts: Mapping[str, Value]
-    """Of `KEYS`, from the header."""
+    """Values of `KEYS` from the header."""
     image: torch.Tensor
     """Shape (channels, height, width), first row at the bottom if there is one channel."""
     mask: NDArray[Any] | None = None
-    """Classes, shape (height, width), first row on top."""
+    """Mask of classes, shape (height, width), first row on top."""
     outlines: Sequence[Outline] = ()
 
 
@@ -66,9 +66,9 @@ class Overlay(NamedTuple):
     mask: torch.Tensor | None = None
     """Classes, shape (height, width); 0 is not drawn."""
     boxes: Sequence[Sequence[float]] = ()
-    """Each x1, y1, x2, y2 in pixels."""
+    """Boxes, each x1, y1, x2, y2 in pixels."""
     labels: Sequence[int | None] = ()
-    """None for a box without a label."""
+    """Labels of the boxes, None for a box without one."""
     classes: Sequence[str] = ()
     """Names of the labels."""
 
@@ -98,11 +98,12 @@ def sketched(
     *,
     has_header: bool = True,
 ) -> Sketch:
-    """Make the sketch of an image of a file, shape (channels, height, width).
+    """Make the Sketch of an image of a file, shape (channels, height, width).
 
     It has one channel, first row at the bottom if the file is FITS; or it is RGB, first row on top.
-    If it is larger than `size` pixels, it shrinks to that. Nothing of it shares memory with the
-    image. `lines` end the caption. `has_header` is whether the file may tell of the subject.
+    If it is larger than `size` pixels, it shrinks to that size. It shares no memory with the image.
+    The caption ends with `lines`. `has_header` is whether the file may have a header that describes
+    the subject.
     """
     from readers.header_scan import file_facts
 
@@ -116,7 +117,7 @@ def sketched(
         *lines,
     )
     small = reduced(image, size).clone()
-    upwards = len(image) != 3  # as `coloured` has it
+    upwards = len(image) != 3  # as in `coloured`
     mask = None if targets.mask is None else _reduced_mask(targets.mask, small.shape[1:], upwards)
     outlines = _outlines(targets, image.shape[1:], small.shape[1:], upwards)
     return Sketch(tuple(filter(None, caption)), facts, small, mask, outlines)
@@ -127,8 +128,8 @@ def drawn(
 ) -> list[Picture]:
     """Return the pictures of cells, with colours for all sketches.
 
-    With `same_range` images of one channel of AIA, of one quantity of HMI, or all others, have one
-    range of values. `display` is described in `coloured`.
+    With `same_range` the images of one channel of AIA, of one quantity of HMI, and all others share
+    a range of values. `coloured` describes `display`.
     """
     cells = list(cells)
     groups: dict[object, list[Sketch]] = {}
@@ -151,13 +152,13 @@ def drawn(
 
 
 def _kind(sketch: Sketch) -> object:
-    """Return a key that is equal for images of which the values can be compared."""
+    """Return a key that is equal for images with comparable values."""
     content = sketch.facts["CONTENT"] if _is_hmi(sketch.facts) else None
     return _aia_channel(sketch.facts), content, len(sketch.image)
 
 
 def _reduced_mask(mask: torch.Tensor, shape: Sequence[int], upwards: bool) -> NDArray[Any]:
-    """Return the classes in the middle of each pixel of a picture."""
+    """Return the class in the middle of each pixel of a picture."""
     import numpy as np
 
     rows, columns = (
@@ -168,7 +169,7 @@ def _reduced_mask(mask: torch.Tensor, shape: Sequence[int], upwards: bool) -> ND
 
 
 def _masked(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
-    """Lay the classes of a mask over a picture, each in a colour of its own."""
+    """Lay the classes of a mask over a picture, each in its own colour."""
     import numpy as np
     from matplotlib.colors import to_rgb
 
@@ -199,7 +200,7 @@ def missing_picture(part: str) -> Picture:
 
 
 def left_out_picture(file: Row) -> Picture:
-    """Return the cell of a file whose sample is rejected for another one."""
+    """Return the cell of a file whose sample is rejected because of another file."""
     return Picture((file.name, "left out"), None, LEFT_OUT)
 
 
@@ -219,7 +220,7 @@ def describe(image: torch.Tensor) -> tuple[str, str]:
 
 
 def subject(facts: Mapping[str, Value]) -> str:
-    """Describe the subject of an image and its time, to the second, as far as they are known.
+    """Describe the subject of an image, and its time to the second, as far as they are known.
 
     ``AIA 171 2015-01-01T00:00:25Z``, or ``HMI magnetogram`` and a time.
     """
@@ -232,7 +233,7 @@ def subject(facts: Mapping[str, Value]) -> str:
 
 
 def reduced(image: torch.Tensor, size: int) -> torch.Tensor:
-    """Shrink to the size of a cell, each pixel the mean of the area that it covers."""
+    """Shrink to the size of a cell; each pixel is the mean of the area that it covers."""
     from torch.nn.functional import interpolate
 
     height, width = image.shape[1:]
@@ -251,7 +252,7 @@ def coloured(
 ) -> NDArray[Any]:
     """Return RGB, first row on top, of an image of shape (channels, height, width).
 
-    An image of one channel is grey, or has SunPy's colours where the channel is one of AIA. With
+    An image of one channel is grey, or has SunPy's colours if it is a channel of AIA. With
     `display` None, values are linear, and RGB is 0 to 255, or to 65535. `norm` maps values to
     colours from 0 to 1, by default `norm_of` the image.
     """
@@ -277,11 +278,11 @@ def coloured(
 def norm_of(
     images: Sequence[torch.Tensor], facts: Mapping[str, Value], display: Display | None
 ) -> ImageNormalize:
-    """Return how the values of some images become colours.
+    """Return the mapping of the values of some images to colours.
 
     The curve of asinh turns from linear to logarithmic at half the distance from the 16th to the
-    84th percentile, which is the noise where most pixels show the sky. Values of HMI with a sign,
-    as in magnetograms, are linear, as far from 0 on both sides.
+    84th percentile, which is the noise if most pixels show the sky. Values of HMI with a sign, as
+    in magnetograms, are linear, with equal limits on both sides of 0.
     """
     import numpy as np
     from astropy import visualization
@@ -306,12 +307,12 @@ def norm_of(
 
 @cache
 def _has_sunpy_colours() -> bool:
-    """Return whether SunPy could register its colour tables with Matplotlib; else say why not."""
+    """Return whether SunPy could register its colour tables with Matplotlib; print why not."""
     try:
         import sunpy.visualization.colormaps  # noqa: F401
     except ModuleNotFoundError as error:
         reason = f"SunPy has their colours ({error}): {install('aia')}"
-    except (ImportError, OSError, RuntimeError) as error:  # of a folder that it cannot make
+    except (ImportError, OSError, RuntimeError) as error:  # it cannot make a folder
         reason = f"SunPy has their colours, but cannot be imported: {one_line(error)}"
     else:
         return True

@@ -23,9 +23,9 @@ GAP = 12
 LINE = 13
 """Pixels from one line of text to the next."""
 FONT = 7
-"""Size in points."""
+"""Font size in points."""
 CHARACTER = 6.05
-"""Pixels that a character of that size is wide at most."""
+"""Largest width of a character of that size in pixels."""
 
 
 class Outline(NamedTuple):
@@ -36,7 +36,7 @@ class Outline(NamedTuple):
     width: float
     height: float
     text: str
-    """Beside it."""
+    """Text beside the box."""
     color: str
 
 
@@ -45,19 +45,19 @@ class Picture:
     """One cell of a sheet."""
 
     caption: tuple[str, ...]
-    """Lines under it; one that is too long loses its end, or its beginning if it has a path."""
+    """Lines under the picture; one that is too long loses its end, or with a path its beginning."""
     pixels: NDArray[np.uint8] | None
-    """RGB, shape (height, width, 3), first row on top; None for a cell without picture."""
+    """RGB, shape (height, width, 3), first row on top; None for a cell without a picture."""
     remark: str = ""
-    """Text in a cell without picture."""
+    """Text in a cell without a picture."""
     circle: tuple[float, float, float] | None = None
-    """Drawn over the picture: x, y and radius in its pixels, (0, 0) the middle of the first."""
+    """Circle over the picture: x, y and radius in its pixels, from the middle of the first."""
     outlines: Sequence[Outline] = ()
-    """Drawn over the picture."""
+    """Boxes over the picture."""
 
 
 def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, size: int) -> None:
-    """Draw rows of pictures, each from left to right, below a heading, and write the PNG file.
+    """Draw rows of pictures below a heading, and write the PNG file.
 
     Pictures shrink or grow to their cell, whose width and height is `size` in pixels.
 
@@ -112,7 +112,7 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
         from matplotlib.patches import Circle
 
         *_, radius = picture.circle
-        # Two colours: one of them can be seen on any picture.
+        # Two colours, as one of them is visible on any picture.
         for color, dashes in (("black", "solid"), ("white", (0, (4, 4)))):
             line = {"edgecolor": color, "linestyle": dashes, "linewidth": 0.8, "fill": False}
             axes.add_patch(Circle(picture.circle[:2], radius, **line))
@@ -123,8 +123,8 @@ def _label(
 ) -> None:
     """Write a label on its box (x, y, width, height): above it, or inside if it is at the edge.
 
-    `pixel` is that of the sheet, in pixels of the picture. A label that would reach beyond the
-    right edge begins further left.
+    `pixel` is the size of a pixel of the sheet in pixels of the picture. A label that would reach
+    beyond the right edge begins further left.
     """
     x, y, *_ = box
     (left, right), (_, top) = axes.get_xlim(), axes.get_ylim()
@@ -160,7 +160,7 @@ def _wrapped(text: str, size: int) -> list[str]:
 
 
 def _fitting(line: str, size: int) -> str:
-    """Shorten a line to a cell: of a path the end is kept, which says more than its beginning."""
+    """Shorten a line to a cell; a path keeps its end, which says more than its beginning."""
     most = int(size / CHARACTER)
     if len(line) <= most:
         return line

@@ -1,8 +1,8 @@
 """One file of AIA or HMI before and after each step of its calibration, as pictures.
 
-Beside the whole images there is the limb in the north and in the west, at full resolution, with the
-circle where the header puts it: at RSUN_OBS around the centre of the Sun. Where the limb is not on
-the circle, the pointing is wrong.
+After the whole images come parts of the limb in the north and in the west, at full resolution, with
+the circle where it is according to the header: at RSUN_OBS around the centre of the Sun. If the
+limb is not on the circle, the pointing is wrong.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from readers.fits.headers import Value
 
 _LIMB = 64
-"""A picture of the limb is as wide as the image divided by this."""
+"""Width of the image divided by that of a picture of the limb."""
 _LEAST = 16
-"""Pixels that it shows at least."""
+"""Least width of a picture of the limb in pixels."""
 _REGISTERED, _STRETCHED = "registered", "stretched and scaled"
 
 
@@ -37,20 +37,21 @@ class _Disk:
 
     centre: NDArray[np.float64]
     per_arcsec: NDArray[np.float64]
-    """Shape (2, 2): pixels for an arcsec to the west, and to the north, in its columns."""
+    """Shape (2, 2), with columns for west and north: pixels (x, y) of an arcsec in that
+    direction."""
     radius: float
     """Arcsec."""
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> _Disk:
-        """Take it from the header of a file."""
+        """Return the Sun in the header of a file."""
         from readers.aia.wcs import AffineWCS
 
         wcs = AffineWCS.of(header)
         return cls(wcs.sun_centre, wcs.to_pixel, header["RSUN_OBS"])
 
     def registered(self, matrix: NDArray[np.float64]) -> _Disk:
-        """Return it in an image whose pixels a matrix, shape (2, 3), maps to pixels of the file."""
+        """Return the Sun in an image with a matrix, shape (2, 3), from its pixels to the file's."""
         import numpy as np
 
         back = np.linalg.inv(matrix[:, :2])
@@ -77,7 +78,7 @@ def step_pictures(
     """Yield the pictures of the steps, and then of the limb.
 
     Steps that change nothing are left out. Pictures shrink to `size` pixels. `display` is that of
-    `coloured`; by default asinh, and linear where the step itself has stretched the values.
+    `coloured`; by default asinh, and linear after the step that stretches the values.
 
     Raises
     ------
@@ -117,7 +118,7 @@ def step_pictures(
 
 
 def _steps(calibration: Calibration, sample: Sample) -> dict[str, Calibration]:
-    """Return the calibration up to each step after the deconvolution, by the title of the step."""
+    """Return the calibration up to each step after the deconvolution, by title of the step."""
     from dali_pipelines import Stretch
 
     factor, gain = int(sample["reduce"][0]), float(sample["gain"][0])

@@ -4,19 +4,20 @@
     dali-pipelines stats archive.parquet --by wavelnth --pipeline aia --exposure
     dali-pipelines run --data archive/ --config stats.toml
 
-Images are read as `run` delivers them with the same flags, but without chance, mean, std, stretch,
-augmentations and transform: a random window is the middle of the image, a random area all of it.
-Rows are drawn at random, one in each of --count equal parts of the Index. For each channel it
-prints mean, standard deviation and percentiles; pixels without a value are left out. With --by
-there is a table for each value of a column of the Index.
+Images are those that `run` delivers with the same flags, but without random numbers, mean, std,
+stretch, augmentations and transform: a random window is the middle of the image, a random area the
+whole image. Rows are drawn at random, one from each of --count equal parts of the Index. For each
+channel it prints mean, standard deviation and percentiles; pixels without a value are left out.
+With --by there is a table for each value of a column of the Index.
 
-The file of -o has mean and std, and in a comment a stretch, for `run --config`; for frames of AIA
-and HMI only a stretch. --config also takes a file for `run`; what has no effect here is left out.
+The file of -o has mean and std for `run --config`, and a stretch in a comment; for frames of AIA
+and HMI only a stretch. --config also accepts a file for `run`; settings without effect here are
+ignored.
 
 The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if interrupted.
 """
 
-# Reader processes import this file again: what is heavy is imported in the functions.
+# Reader processes import this file again: heavy modules are imported in the functions.
 from __future__ import annotations
 
 import math
@@ -64,7 +65,7 @@ class StatsConfig(FileFlags, ImagesFlags):
     output: str | None = option(
         None, "write mean, std and a stretch, for --config", short="-o", metavar="STATS.toml"
     )
-    count: int = option(64, "most images to read", type=at_least(1))
+    count: int = option(64, "largest number of images to read", type=at_least(1))
     by: str | None = option(
         None, "statistics for each value of this column of the Index", metavar="COLUMN"
     )
@@ -80,7 +81,7 @@ class StatsConfig(FileFlags, ImagesFlags):
 
 
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of a file for `run` by their names here, without those of no effect."""
+    """Return the settings of a file for `run` by their names here, if they have an effect."""
     own, theirs = ({flag.name for flag in flags_of(each)} for each in (StatsConfig, RunConfig))
     renamed = {"files" if name == "data" else name: one for name, one in settings.items()}
     return {name: one for name, one in renamed.items() if name in own or name not in theirs}
@@ -195,7 +196,7 @@ def _toml(found: Mapping[str, PixelStatistics], config: StatsConfig) -> str:
             continue
         mark = "" if config.by is None and of_aia and len(stretches) == 1 else "# "
         if not of_aia:
-            lines.append("# In place of mean and std, a curve for faint and bright pixels:")
+            lines.append("# In place of mean and std, a curve that shows faint and bright pixels:")
         for one in stretches:
             low, high = one.clip
             lines += [

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 _AT_ONCE = 128
-"""Rows of one pipeline of a worker."""
+"""Number of rows of one pipeline of a worker."""
 
 
 @dataclass(slots=True)
 class Record:
-    """One file: facts by astropy or Pillow, and how the pipeline compares."""
+    """One file: its properties according to astropy or Pillow, and the comparison."""
 
     path: str
     hdu: int | None
@@ -41,18 +41,18 @@ class Record:
     plane: int | None = None
     """Plane that the Index names."""
     codec: str | None = None
-    """None, like all further facts, if they cannot read the file."""
+    """None, like all further fields, if they cannot read the file."""
     shape: tuple[int, ...] | None = None
-    """Of the window, or of the whole image."""
+    """Shape of the window, or of the whole image."""
     dtype: str | None = None
     max_difference: float | None = None
-    """Infinite or NaN where only one of the two is."""
+    """Infinite, or NaN, if only one of the two decoders has infinity or NaN at some pixel."""
     verdict: str = ""
     reason: str = ""
-    """Why the verdict is not OK; or that the file ends early, though the image is whole."""
+    """Reason for a verdict other than OK; or a remark that the file ends early after the image."""
 
     def line(self) -> str:
-        """Return the line that is printed."""
+        """Return the line to print."""
         facts = (
             self.path,
             self.codec or "-",
@@ -77,7 +77,7 @@ def records_of(
 def records_of_workers(
     index: Index, config: VerifyConfig, executor: Executor
 ) -> Generator[tuple[str, Record], None, None]:
-    """Do the same as `records_of`; each worker compares some rows, in a process of its own."""
+    """Like `records_of`, but each worker compares some rows, in another process."""
     tasks = (
         (kind, of_kind.select(range(at, min(at + _AT_ONCE, len(of_kind)))), config)
         for kind, of_kind in _by_kind(index, config)
@@ -129,7 +129,7 @@ def _is_image(row: Row) -> bool:
     try:
         return is_encoded(row.place)
     except ReadError as error:  # the pipeline reports it
-        if nobody_answered(error):  # all other rows would wait as long
+        if nobody_answered(error):  # all other rows would wait just as long
             raise
         return False
 
@@ -137,7 +137,7 @@ def _is_image(row: Row) -> bool:
 def _records_of_kind(
     kind: str, index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[Record, None, None]:
-    """Compare file by file, both decoders running ahead of it."""
+    """Compare file by file, while both decoders run ahead."""
     from dali_pipelines.cli.verify.truth import Truth, by_astropy, by_pillow
 
     columns = index.columns().with_places(Places(config.storage))
@@ -157,7 +157,7 @@ def _records_of_kind(
 
 
 def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
-    """Compare the pipeline's pixels, or its reason to reject a file, with the other decoder's."""
+    """Compare the pipeline's pixels, or its reason for a rejection, with the other decoder's."""
     record = Record(row.name, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
     if pixels is None and truth.complaint:
         record.verdict, record.reason = "REJECTED", refusal

@@ -29,12 +29,12 @@ class Area(NamedTuple):
         return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
 
     def check(self, height: int, width: int) -> None:
-        """Reject an image that does not hold all of the window.
+        """Raise ValueError if an image does not contain the whole window.
 
         Raises
         ------
         ValueError
-            If it reaches outside.
+            If the window reaches outside.
         """
         if self.y + self.height > height or self.x + self.width > width:
             raise ValueError(
@@ -59,7 +59,7 @@ class VerifyConfig(FileFlags, HduFlags, DeviceFlags, StorageFlags, ClusterFlags)
     window: Area | None = option(
         None, "rows Y to Y+H-1, columns X to X+W-1", type=_place, metavar="Y,X,H,W"
     )
-    json: str | None = option(None, "write the same facts, and the versions", metavar="OUT.json")
+    json: str | None = option(None, "write the same results, and the versions", metavar="OUT.json")
 
     def __post_init__(self) -> None:
         StorageFlags.__post_init__(self)

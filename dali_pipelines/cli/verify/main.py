@@ -1,25 +1,25 @@
-"""Decode files through the DALI pipeline and through astropy or Pillow; say whether they agree.
+"""Decode files by the DALI pipeline and by astropy or Pillow, and compare their pixels.
 
     dali-pipelines verify archive/ --window 100,200,512,512 --json agreement.json
 
-FITS files are compared with astropy, and all whose suffix is that of an encoded image (.jpg, .png,
-...) with Pillow. Prints a line a file, FITS first: path, codec (RICE_1, ..., or plain; JPEG, ...),
-shape and dtype as astropy or Pillow gives them, the largest difference between the pipeline's
-float32 and their values as float32, and
+FITS files are compared with astropy, and files with the suffix of an encoded image (.jpg, .png,
+...) with Pillow. It prints a line for each file, FITS first: path, codec (RICE_1, ..., or plain;
+JPEG, ...), shape and dtype according to astropy or Pillow, the largest difference between the
+pipeline's float32 and their values as float32, and
 
-    OK        all pixels are equal, NaN to NaN; of JPEG, WebP and the like within 2 grey levels
-    DIFFERS   some are not; or only one of the two can read the file
-    REJECTED  neither can read it, or its image does not contain the window; the reason follows
+    OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels DIFFERS
+    some pixels differ, or only one of the two can read the file REJECTED  neither can read it, or
+    the image does not contain the window; the reason follows
 
-astropy only warns of a file that ends early: where the pipeline rejects such a file, they agree.
-Where all pixels of the image are there, the line of an OK file says so.
-Pillow is silent about damage within a JPEG: its entropy-coded data are checked too, and where they
-are inconsistent the file is REJECTED. Damage that only changes pixels is not seen.
+astropy only warns if a file ends early: it counts as agreement if the pipeline rejects the file. If
+all pixels of the image exist, the file is OK, and its line says so. Pillow does not report damage
+within a JPEG. So its entropy-coded data are checked, too, and the file is REJECTED if they are
+inconsistent. Damage that only changes pixels is not found.
 
-Many machines compare by --executor, or as the jobs of an array with --num_shards=N --shard_id=I.
+Many machines can compare, by --executor, or as jobs of an array with --num_shards=N --shard_id=I.
 
-The exit status is 0; 1 if a file DIFFERS, or if all are REJECTED, as then nothing was compared; 2
-for wrong usage, 130 if interrupted.
+The exit status is 0; 1 if a file DIFFERS, or if all are REJECTED, since then nothing was compared;
+2 for wrong usage, 130 if interrupted.
 """
 
 # Reader processes import the calling script: heavy modules are imported in the functions.

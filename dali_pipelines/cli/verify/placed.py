@@ -1,6 +1,6 @@
-"""Images, or one window at the same pixels of each, as the pipeline decodes them, for `verify`.
+"""Images, or one window of each at fixed pixels, as the pipeline decodes them, for `verify`.
 
-Reader processes import it. Files that kill a reader are found.
+Reader processes import this module. Files that kill a reader are identified.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
     from readers.places.storage import Storage
 
 READ_AHEAD = 16
-"""Rows that readers may have begun before the first of them is delivered; more do no harm."""
+"""Number of rows that readers may begin before the first one is delivered; more do no harm."""
 
 
 @dataclass(frozen=True)
 class PlacedReader:
-    """Reads what another Reader reads, as if each file held nothing but the window."""
+    """Reads with another Reader, as if each file had only the window."""
 
     reader: FitsReader | JpegReader
     place: Area | None
-    """The whole image if None. A file whose image does not hold it raises ReadError."""
+    """The whole image if None. ReadError if an image does not contain the window."""
 
     @property
     def channels(self) -> int:
-        """Those of the Reader."""
+        """Channels of the Reader."""
         return self.reader.channels
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Those of the Reader."""
+        """Specs of the Reader."""
         return self.reader.specs
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the window that was asked for when this was made, or the whole image."""
+        """Read the window `place`, or the whole image."""
         del window  # the pipeline is made without a crop
         return self.reader.read(row, self._window(row))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read enough of the file to know the size of the window."""
+        """Read as much of the file as needed for the size of the window."""
         window = self._window(row)
         peek = self.reader.peek(row, window)
         return peek if window is None else replace(peek, height=window.height, width=window.width)
@@ -70,9 +70,9 @@ class PlacedReader:
         self.reader.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return the smallest sample: in a batch of one there is no size to keep.
+        """Return the smallest sample, as a batch of one need not keep a size.
 
-        The header of a damaged file may ask for more pixels than fit into memory.
+        The header of a damaged file may claim more pixels than fit into memory.
         """
         del height, width
         return self.reader.blank(1, 1)
@@ -89,7 +89,7 @@ class PlacedReader:
 
 
 def try_read(reader: PlacedReader, row: Row) -> None:
-    """Read a row, only to see whether that kills the process."""
+    """Read a row, to see whether this kills the process."""
     with contextlib.suppress(ReadError):
         reader.read(row, None)
 
@@ -97,7 +97,7 @@ def try_read(reader: PlacedReader, row: Row) -> None:
 def decoded_rows(
     kind: str, index: Index, rows: Sequence[Row], config: VerifyConfig, device: int | None
 ) -> Generator[tuple[NDArray[np.float32] | None, str], None, None]:
-    """Yield the pixels that the pipeline makes of each file, or None and the reason."""
+    """Yield the pixels that the pipeline delivers of each file, or None and the reason."""
     from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 
     of_kind = FitsReader(config.hdu) if kind == "fits" else JpegReader(check_entropy=True)
@@ -128,7 +128,7 @@ def decoded_rows(
 
 
 def _killers(reader: PlacedReader, rows: Sequence[Row]) -> dict[int, str]:
-    """Return the rows that kill the process that reads them."""
+    """Return the rows that kill a process that reads them."""
     reads = isolated_map(try_read, ((reader, row) for row in rows), num_processes(rows))
     return {
         row.number: "it kills the process that reads it"
@@ -149,7 +149,7 @@ def _loader(
     from dali_pipelines.graph.pipeline import reader_pipeline
 
     def decode_image(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-        # The window is not the pipeline's, but the reader's.
+        # The reader cuts the window, not the pipeline.
         crop = None if reader.place is None else (reader.place.height, reader.place.width)
         return decode_jpeg(arrays, replace(config, crop=crop))
 

@@ -1,4 +1,4 @@
-"""An image as astropy or Pillow reads it: pixels, facts and complaints, for `verify`."""
+"""An image as astropy or Pillow reads it, for `verify`: pixels, properties and complaints."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ if TYPE_CHECKING:
     from readers.fits.headers import HduName
 
 _GREY_LEVELS = 2
-"""By which decoders of JPEG may differ."""
+"""Largest difference between decoders of JPEG."""
 
 
 @dataclass(slots=True)
 class Truth:
-    """One image; what its decoder could not find out is None."""
+    """One image; fields that its decoder could not find are None."""
 
     hdu: int | None = None
     codec: str | None = None
     """Tile compression (RICE_1, ...), or plain; or the format of an encoded image (JPEG, ...)."""
     shape: tuple[int, ...] | None = None
-    """Of the window, or of the whole image."""
+    """Shape of the window, or of the whole image."""
     dtype: str | None = None
-    """Of the decoder's values."""
+    """Type of the decoder's values."""
     values: NDArray[np.float32] | None = None
-    """In its shape."""
+    """Pixels, in that shape."""
     complaint: str = ""
-    """Why there are no values; or that the file ends early, which astropy only warns of."""
+    """Reason why there are no values; or a remark that the file ends early, of which astropy only
+    warns."""
     decoder: str = "astropy"
     """Name of the decoder of the values."""
     tolerance: float = 0.0
@@ -54,7 +55,7 @@ class Truth:
 
 @contextmanager
 def _complaints_to(truth: Truth) -> Iterator[None]:
-    """Note an error, or else a warning that the file ends early."""
+    """Record an error, or a warning that the file ends early."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -70,8 +71,8 @@ def _complaints_to(truth: Truth) -> Iterator[None]:
 def by_astropy(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
     """Decode an image of a FITS file, or a window of it, by astropy.
 
-    By default the HDU is the first one that holds an image. Of an image of more than two axes the
-    row must name the plane.
+    By default the HDU is the first with an image. If the image has more than two axes, the row must
+    name the plane.
     """
     truth = Truth(hdu if isinstance(hdu, int) else None)
     with _complaints_to(truth):
@@ -86,7 +87,7 @@ def by_pillow(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
     """
     truth = Truth(decoder="Pillow")
     with _complaints_to(truth), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of odd EXIF data, e.g.
+        warnings.simplefilter("ignore")  # e.g. about odd EXIF data
         of_any_size(partial(_decode_image, truth, row, window))
         check_whole(row)
     return truth
@@ -98,7 +99,7 @@ def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Area | No
     from astropy.io import fits
 
     with unpacked_file(row.place) as file, fits.open(file, memmap=False) as hdus:
-        if hdus[0].header.get("SIMPLE") is False:  # astropy would go on for ever in a gzipped file
+        if hdus[0].header.get("SIMPLE") is False:  # astropy would loop for ever in a gzipped file
             raise ValueError("SIMPLE is F")
         if name is None:
             images = (n for n, hdu in enumerate(hdus) if hdu.is_image and hdu.shape)
@@ -106,13 +107,13 @@ def _decode_fits(truth: Truth, row: Row, name: HduName | None, window: Area | No
         else:
             truth.hdu = hdus.index_of(name)
         if truth.hdu is None:
-            raise ValueError("no HDU holds an image")
+            raise ValueError("no HDU has an image")
         hdu = hdus[truth.hdu]
         if not (hdu.is_image and hdu.shape):
-            raise ValueError(f"HDU {truth.hdu} holds no image")
+            raise ValueError(f"HDU {truth.hdu} has no image")
         truth.codec = str(getattr(hdu, "compression_type", "plain"))
         shape = hdu.shape
-        # Stored and scaled, in 64 bits each. The system would kill this process.
+        # Stored and scaled values, of 64 bits each: the system would kill this process.
         if 16 * math.prod(shape) > psutil.virtual_memory().available:
             raise MemoryError(f"an image of shape {tuple(shape)} does not fit into memory")
         planes = math.prod(shape[:-2])
@@ -140,7 +141,7 @@ def _decode_image(truth: Truth, row: Row, window: Area | None) -> None:
     truth.tolerance = _GREY_LEVELS if loaded.format == "JPEG" else 0
     with row.place as place:
         encoded = place.read(0, place.nbytes)
-    # Not by its path: Pillow 13 turns a TIFF twice that it can map.
+    # Not by its path: Pillow 13 would turn a TIFF that it maps twice.
     with Image.open(io.BytesIO(encoded)) as image:
         bits = stored_bits(encoded, image)
         values = displayed(image, 3, bits)

@@ -1,14 +1,14 @@
-"""Compile kernels for the CPU once, as a step of building an image for containers.
+"""Compile the kernels for the CPU in advance, e.g. while a container image is built.
 
     dali-pipelines warm
     dali-pipelines warm --pipeline fits aia
     NUMBA_CACHE_DIR=/opt/kernels dali-pipelines warm
 
-Without it the first run in each new container compiles what it needs, which takes some seconds.
-Compiled kernels are kept in NUMBA_CACHE_DIR, which runs must then have, too, or else in the cache
-folder of the user's home. They are found there even if files are read-only, but only by CPUs of the
-same kind and with the same features: on others a run compiles its own. Kernels for GPUs are
-compiled on GPUs, by the first run.
+Otherwise the first run in each new container compiles the kernels that it needs, which takes some
+seconds. Compiled kernels are kept in NUMBA_CACHE_DIR, which runs must then set, too, or in the
+cache folder of the user's home. The files may be read-only. CPUs of another kind or with other
+features do not use them: there a run compiles its own. Kernels for GPUs are compiled by the first
+run on a GPU.
 
 The exit status is 0; 1 if a kernel was not compiled or not kept, 2 for wrong usage, 130 if
 interrupted.
@@ -45,7 +45,7 @@ KERNELS = {
         f"{_ENTRIES}{name}_entry" for name in ("retouch", "noise", "photon_noise", "choose_part")
     ),
 }
-"""Functions that compile what a pipeline uses, and their arguments; what augmentations use."""
+"""Functions that compile the kernels of a pipeline, or of augmentations, and their arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from dali_pipelines.kernels.jit import JIT
 
     if JIT.folder is None:
-        return 1  # which was logged
+        return 1  # the log has the error
     names = {name for pipeline in config.pipeline or KERNELS for name in KERNELS[pipeline]}
     messages = [message for message in map(_compile, sorted(names)) if message]
     print(*messages, sep="\n", end="\n" * bool(messages), file=sys.stderr)
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compile(name: str) -> str:
-    """Compile a kernel, unless it is kept already; return what went wrong."""
+    """Compile a kernel, unless it is kept already; return an error message, or None."""
     path, *arguments = name.split()
     module, _, function = path.rpartition(":")
     try:
