@@ -1,8 +1,8 @@
 """The Index: an immutable table of samples, one row for each.
 
-Parquet or Arrow on disk, Arrow in memory. What its methods do is in modules beside this one, as
-functions of tables. They import pyarrow when they need it, to keep it out of the reader processes,
-which see the table as `readers.Columns`.
+It is Parquet or Arrow on disk, and Arrow in memory. Its methods call functions of tables in the
+modules beside this one. These import pyarrow only when they need it, to keep it out of the reader
+processes, which see the table as `readers.Columns`.
 """
 
 from __future__ import annotations
@@ -50,39 +50,39 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _ROWS_AT_A_TIME = 1024
-"""Rows that an iteration converts to values of Python together."""
+"""Number of rows that an iteration converts to Python values together."""
 
 
 class Index:
-    """Immutable table of the samples, a row for each: a column ``path``, and any others.
+    """Immutable table of the samples, with a row for each: a column ``path``, and any others.
 
-    Make one by `scan`, `load`, or another class method; pass a table only for columns that these
-    do not make.
+    Make one by `scan`, `load`, or another class method; pass a table only if these do not make the
+    columns that you need.
 
     Parameters
     ----------
     table : pyarrow.Table
         ``path`` is text. ``hdu``, if present, is an integer (0 for the primary HDU, null for the
-        first HDU that holds an image), and so is ``plane`` (0 for the first plane of an image of
-        more than two axes, see `dali_pipelines.FitsReader`). If a sample consists of several
-        files, called parts, they are in text columns ``path_{part}`` (null for a missing file),
-        with or without ``hdu_{part}`` and ``plane_{part}``. All other columns are the user's:
-        labels, times, headers. Views of text or bytes become plain ones.
+        first HDU with an image), and so is ``plane`` (0 for the first plane of an image with more
+        than two axes, see `dali_pipelines.FitsReader`). If a sample consists of several files,
+        called parts, they are in text columns ``path_{part}`` (null for a missing file), with or
+        without ``hdu_{part}`` and ``plane_{part}``. All other columns are yours: labels, times,
+        headers. Columns of string_view or binary_view become string or binary.
 
     Raises
     ------
     TypeError
         If it is not a ``pyarrow.Table``.
     ValueError
-        If the table has no rows or no column ``path``, a path is missing, or ``hdu`` or ``plane``
-        has other values than integers.
+        If the table has no rows or no column ``path``, a path is missing, or a value of ``hdu`` or
+        ``plane`` is not an integer.
 
     Notes
     -----
-    Each image of a container (see `from_tar`) is a row, in the order of the files, then of the
-    images in them. Columns ``path``, ``offset`` and ``nbytes`` locate its bytes, so any Reader can
-    read it, or a window of it. ``file_bytes`` and ``etag`` are those of the container: after a
-    change of the container, its rows are rejected.
+    Each image in a container (see `from_tar`) is a row, in the order of the files, and of the
+    images in them. The columns ``path``, ``offset`` and ``nbytes`` locate its bytes, so any Reader
+    can read it, or a window of it. ``file_bytes`` and ``etag`` belong to the container: if it
+    changes, its rows are rejected.
     """
 
     table: pa.Table
@@ -109,41 +109,41 @@ class Index:
         ----------
         data : path, or iterable of paths
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
-            subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
-            (``.csv``), or an iterable of files, folders and globs, whose order is kept. Files of a
-            folder or glob are sorted. In a folder, other suffixes and hidden names (``.a.jpg``)
-            are left out, and the log counts them. Or a URL: ``s3://bucket/prefix`` or ``gs://``
-            for all objects below it, or a glob; ``https://`` for one object. ``{0..9}`` stands for
-            all these numbers. A tar has a row for each of its samples, see `from_tar`; tars in a
-            folder or prefix are read if it has no other files of these suffixes.
+            subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue (``.csv``),
+            or an iterable of files, folders and globs, whose order is kept. Files of a folder or
+            glob are sorted. In a folder, other suffixes and hidden names (``.a.jpg``) are ignored,
+            and the log counts them. Or a URL: ``s3://bucket/prefix`` or ``gs://`` for all objects
+            below it, or a glob; ``https://`` for one object. ``{0..9}`` means each of these
+            numbers. Each sample of a tar becomes a row, see `from_tar`. Tars in a folder or prefix
+            are only read if it has no other files with these suffixes.
         suffixes : sequence of str
-            Suffixes to search a folder for, in lower case, with the dot.
+            Suffixes of the files to find in a folder, in lower case, with the dot.
         keys : sequence of str, optional
             Keywords of FITS headers, in any case, such as ``["T_OBS", "WAVELNTH"]``, that become
-            columns ``t_obs`` and ``wavelnth``. The header of each image is read: of a large archive
-            save the Index. `dali_pipelines.with_keys` does the same with more settings.
+            columns ``t_obs`` and ``wavelnth``. The header of each image is read, so save the Index
+            of a large archive. `dali_pipelines.with_keys` does the same with more settings.
         storage : Storage, optional
             How remote objects are requested.
 
         Returns
         -------
         Index
-            With ``path``, and a column for each of `keys`, null without a value. For objects also
-            ``file_bytes`` and ``etag``, their lengths and versions: an object that has changed
-            when it is read is rejected. They come from the listing; for each URL of a list or
+            Index with ``path``, and a column for each of `keys`, null without a value. Objects also
+            have ``file_bytes`` and ``etag``, their length and version: an object that changes
+            before it is read is rejected. They come from the listing; for each URL in a list or
             catalogue the first byte is requested, see `with_versions`.
 
         Raises
         ------
         FileNotFoundError
-            If there is no such file or folder, or no file matches. In a list, paths that end in
-            one of `suffixes` are looked for only when they are read.
+            If there is no such file or folder, or no file matches. Paths in a list that end in one
+            of `suffixes` are only checked when they are read.
         OSError
             If the objects cannot be listed, or no URL of a list can be read.
         ValueError
-            If a URL is not supported, or holds a password; or if a list has the path of an Index
-            file, a catalogue or a tar, or the URL of a prefix. Or if `keys` are no keywords, or
-            would be a column that is there.
+            If a URL is not supported, or contains a password; if a list has the path of an Index
+            file, a catalogue or a tar, or the URL of a prefix; if `keys` are not keywords, or the
+            column of one exists already.
 
         Examples
         --------
@@ -180,7 +180,7 @@ class Index:
         Raises
         ------
         ValueError
-            If one is not UTF-8, or a URL that is not supported.
+            If a path is not UTF-8, or is a URL that is not supported.
 
         Examples
         --------
@@ -205,7 +205,7 @@ class Index:
         Notes
         -----
         Columns have the types that PyArrow infers. A column stays text if an integer in it has
-        leading zeros (``007``), or if an integer beyond int64 would change as a float.
+        leading zeros (``007``), or would lose digits as a float, because it is beyond int64.
 
         Examples
         --------
@@ -223,7 +223,7 @@ class Index:
         classes: Sequence[str] | Index | None = None,
         suffixes: Sequence[str] = SUFFIXES["jpeg"],
     ) -> Self:
-        """Make an Index of a folder with one subfolder for each class, like ImageNet.
+        """Make an Index of a folder with a subfolder for each class, like ImageNet.
 
         Parameters
         ----------
@@ -231,21 +231,21 @@ class Index:
             The folder.
         classes : sequence of str, or Index, optional
             Names of all classes in the order of their labels, or the Index of the training files,
-            to keep the labels if a folder lacks a class. By default the sorted names of the
-            subfolders that have files; a warning names the others.
+            so that labels are the same if a folder lacks a class. By default the sorted names of
+            the subfolders with files; a warning names the others.
         suffixes : sequence of str
             Suffixes to search for, in lower case, with the dot.
 
         Returns
         -------
         Index
-            With ``label`` (int64, number of the class in `classes`) and ``class_name``; all names
-            are its `classes`.
+            Index with ``label`` (int64, number of the class in `classes`) and ``class_name``; its
+            `classes` are all names.
 
         Raises
         ------
         ValueError
-            If a class folder is not among `classes`, or a file is beside the folders.
+            If a class folder is not in `classes`, or a file is beside the folders.
 
         Examples
         --------
@@ -495,28 +495,28 @@ class Index:
         Returns
         -------
         Index
-            One row for each image, in the order of the file, also for those without boxes. With
-            ``image_id``; ``boxes``, a list of x1, y1, x2, y2 in pixels, float64; and ``labels``, a
-            list of int64: places of the categories, in the order of their ids, from 0 on. Their
-            names are its `classes`, their ids its `category_ids`. ``boxes_size`` is the height and
-            width of the image in the file, null without them. The columns are for
-            `dali_pipelines.Boxes`, which rejects images of another size.
+            Index with one row for each image, in the order of the file, including images without
+            boxes. It has ``image_id``; ``boxes``, lists of x1, y1, x2, y2 in pixels, float64; and
+            ``labels``, lists of int64. A label is the number of the category in the order of ids,
+            from 0 on: names are in `classes`, ids in `category_ids`. ``boxes_size`` is the height
+            and width of the image according to the file, or null. `dali_pipelines.Boxes` takes
+            these columns, and rejects images of another size.
 
         Raises
         ------
         FileNotFoundError
             If the file, the folder or an image is missing.
         ValueError
-            If it is not such a file, two images share an id or a file, an annotation has an unknown
-            image or category or a bbox other than four finite numbers, or an image has only one of
-            height and width, or impossible ones. It names the entry.
+            If it is not such a file; if two images share an id or a file; if an annotation has an
+            unknown image or category, or a bbox that is not four finite numbers; if an image has
+            only one of height and width, or impossible ones. The message names the entry.
 
         Notes
         -----
-        Boxes of crowds (``iscrowd``) and those without area are left out; the log counts them.
-        Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. by
-        pycocotools, and name these in a column for `dali_pipelines.Mask`. Two files number
-        the same categories alike, whichever of them have boxes.
+        Boxes of crowds (``iscrowd``) and boxes without area are left out; the log counts them.
+        Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. with
+        pycocotools, and add a column of these for `dali_pipelines.Mask`. Labels depend only on the
+        list of categories, so two files with the same list agree.
 
         Examples
         --------
@@ -530,31 +530,32 @@ class Index:
     def from_tar(
         cls, data: Data, *, image: str | None = None, storage: Storage | None = None
     ) -> Self:
-        """Make an Index of the samples in tar files, as WebDataset packs them.
+        """Make an Index of the samples in tar files in the form of WebDataset.
 
         `scan` does the same for a ``.tar``, a glob or list of them, or a folder of them.
 
         Parameters
         ----------
         data : path, or iterable of paths
-            A tar, a glob, a folder, paths, or URLs of tars or of a prefix; ``{0000..0999}`` stands
-            for all these numbers.
+            A tar, a glob, a folder, paths, or URLs of tars or of a prefix; ``{0000..0999}`` means
+            each of these numbers.
         image : str, optional
             Extension of the image of a sample, e.g. ``"left.jpg"``; by default the first suffix of
-            `readers.index.scan.SUFFIXES` that one of its members has as its extension.
+            `readers.index.scan.SUFFIXES` that is the extension of a member.
         storage : Storage, optional
             How remote objects are requested.
 
         Returns
         -------
         Index
-            With ``key`` (text). Members with equal names up to the first dot of their base name
-            are a sample; what follows is their extension. Short texts (``.cls``, ``.id``, ``.txt``
-            and so on, at most 64 KiB) become columns with the name of their extension: int64 if all
-            are integers, else text. Of ``.json`` each field becomes a column, e.g. ``json_width``;
-            fields that hold lists or objects stay JSON, as text. Other images become columns for
-            `dali_pipelines.Mask`, e.g. ``seg_png_path``, ``seg_png_offset`` and
-            ``seg_png_nbytes`` of members ``.seg.png``. What a sample lacks is null.
+            Index with ``key`` (text). Members with equal names up to the first dot of the base name
+            form a sample; the rest of the name is the extension. Short texts (``.cls``, ``.id``,
+            ``.txt`` and so on, at most 64 KiB) become columns named after their extension: int64 if
+            all are integers, otherwise text. Each field of ``.json`` becomes a column, e.g.
+            ``json_width``; lists and objects in fields stay JSON, as text. Other images become
+            columns for `dali_pipelines.Mask`, e.g. ``seg_png_path``, ``seg_png_offset`` and
+            ``seg_png_nbytes`` for members ``.seg.png``. Columns are null for samples without such a
+            member.
 
         Raises
         ------
@@ -562,21 +563,20 @@ class Index:
             If there is no such file.
         ValueError
             If none of the files can be read, or no sample has an image. A file cannot be read if it
-            is not a tar, is compressed, has sparse members or two of one name, or a stale ``.idx``;
-            beside others it is left out, and the log names it.
+            is not a tar, is compressed, has sparse members, two members of one name, or a stale
+            ``.idx``. If others can be read, it is left out, and the log names it.
 
         Notes
         -----
-        If no member of a tar has the suffix of an image as its whole extension, the names have dots
-        of their own, like those of AIA: then each image is a sample, and members with the same name
-        up to the suffix belong to it.
+        If the extension of no member is just the suffix of an image, names contain dots, like those
+        of AIA. Then each image is a sample, and members with the same name up to the suffix belong
+        to it.
 
-        Where wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place
-        of the headers of the tar, after some of these have been compared. The log counts what is
-        left out: samples without an image, those with a text that is not UTF-8 or not JSON, what
-        is behind the damage of a tar, and members that are neither images nor texts. Links to
-        other members are samples or columns like these; the log counts those to what is not in the
-        tar.
+        If wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place of
+        the headers of the tar, after a comparison with some of these. The log counts all that is
+        left out: samples without an image, samples with a text that is not UTF-8 or not JSON, the
+        rest of a damaged tar, members that are neither images nor texts, and links to files outside
+        of the tar. Links to other members count as members.
 
         Examples
         --------
@@ -601,9 +601,9 @@ class Index:
         ----------
         data : path, or iterable of paths
             A file, a glob, a folder (searched for ``.tfrecord``, ``.tfrecords`` and ``.tfrec``), or
-            paths; ``{0000..0999}`` stands for all these numbers.
+            paths; ``{0000..0999}`` means each of these numbers.
         image : str
-            Feature that holds the encoded image.
+            Feature with the encoded image.
         columns : sequence of str, or mapping of str to str, optional
             Features that become columns, by default all others. A mapping gives them other names.
         storage : Storage, optional
@@ -612,10 +612,10 @@ class Index:
         Returns
         -------
         Index
-            With ``key``, the number of the record in its file. Features with one value become
-            numbers or text, others lists; features that hold an image, or bytes that are not text,
-            become e.g. ``mask_path``, ``mask_offset`` and ``mask_nbytes``. What a record lacks is
-            null.
+            Index with ``key``, the number of the record in its file. Features with one value become
+            numbers or text, others lists. Images, and bytes that are not text, become e.g.
+            ``mask_path``, ``mask_offset`` and ``mask_nbytes``. Columns are null for records without
+            the feature.
 
         Raises
         ------
@@ -631,8 +631,9 @@ class Index:
         Notes
         -----
         Files are read whole, and the checksums of their records are compared; ``.idx`` files are
-        not needed. The log counts records without the image, those that are damaged or no Example,
-        and files that are cut off or damaged so that no more records are found: all are left out.
+        not needed. Records without the image, damaged ones, and those that are not an Example are
+        left out, and so is the rest of a file after damage that hides further records. The log
+        counts all of them.
 
         Examples
         --------
@@ -644,7 +645,7 @@ class Index:
 
     @classmethod
     def from_recordio(cls, data: Data, *, storage: Storage | None = None) -> Self:
-        """Make an Index of the images in RecordIO files, as MXNet's im2rec packs them.
+        """Make an Index of the images in RecordIO files in the form of MXNet's im2rec.
 
         Parameters
         ----------
@@ -656,9 +657,9 @@ class Index:
         Returns
         -------
         Index
-            With ``label``: int64 if all are integers, else floats; lists if a record has several.
-            ``key`` is the id of the record. If there is a file with the suffix ``.idx`` beside it,
-            rows are in its order, and ``key`` is what it says.
+            Index with ``label``: int64 if all are integers, otherwise floats; lists if a record has
+            several. ``key`` is the id of the record. If there is a file with the suffix ``.idx``,
+            it determines the order of the rows and their ``key``.
 
         Raises
         ------
@@ -669,9 +670,9 @@ class Index:
 
         Notes
         -----
-        Records that hold the four bytes that separate records are stored in parts; they are left
-        out, and the log counts them. So are damaged records, and what is behind the damage of a
-        file where no more records can be found.
+        Records that contain the four bytes that separate records are stored in parts. They are left
+        out, and so are damaged records, and the rest of a file after damage that hides further
+        records. The log counts all of them.
 
         Examples
         --------
@@ -695,21 +696,22 @@ class Index:
         Returns
         -------
         Index
-            In the order of the keys, with ``key`` (text), and ``label`` (int64) of a Datum.
+            Index in the order of the keys, with ``key`` (text), and with ``label`` (int64) from
+            Datums.
 
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         ValueError
-            If a file is damaged, cut off or being written to, has several databases or several
-            values of a key, or its Datums hold pixels that are not encoded.
+            If a file is damaged, cut off or being written, has several databases or several values
+            of a key, or has Datums with pixels that are not encoded.
 
         Notes
         -----
         Rows are spans of the file, so neither this nor reading needs the library lmdb, locks or a
-        size of the map. The log counts values that are not images. After a write to the file its
-        rows are rejected: make the Index again.
+        map size. The log counts values that are not images. After a write to the file its rows are
+        rejected: make the Index again.
 
         Examples
         --------
@@ -739,37 +741,38 @@ class Index:
     ) -> Self:
         """Make an Index with a row for each object of a catalogue on each image that shows it.
 
-        Its columns ``y`` and ``x`` hold the first row and column of a window with the object in the
-        middle. A Loader cuts there, as with ``window="row"``, ``crop=size`` and this `outside`,
-        also if the Index was saved; its own settings win.
+        Its columns ``y`` and ``x`` are the first row and column of a window with the object in the
+        middle. A Loader cuts these windows, as with ``window="row"``, ``crop=size`` and this
+        `outside`, even after saving and loading the Index. Settings of the Loader override these.
 
         Parameters
         ----------
-        images : Index, or what `scan` takes
-            The images, a row for each. Without a column ``hdu``, the first image of each file, or
-            those of `hdus`.
+        images : Index, or data for `scan`
+            The images, with a row for each. Without a column ``hdu``, the first image of each file,
+            or those of `hdus`.
         catalogue : path, astropy Table or pyarrow Table
-            A row for each object. Files are CSV, ECSV, Parquet, FITS tables or VOTables. It has
-            pixels (`x` and `y`) or positions on the sky (`ra` and `dec`); of both, those whose
-            names are given, else the pixels if it is clear of which image. A column ``path`` names
-            the image of each object by its path (relative to the catalogue) or base name, and
-            ``hdu`` the number of the HDU, which adds rows for these HDUs to `images` without such a
-            column. Without ``path``, pixels are those of the only image, and positions are looked
-            for on all images.
+            Table with a row for each object. Files are CSV, ECSV, Parquet, FITS tables or VOTables.
+            It has pixels (`x` and `y`) or positions on the sky (`ra` and `dec`). If it has both,
+            the columns that are passed are used, otherwise pixels if their image is unambiguous. A
+            column ``path`` has the image of each object, as a path (relative to the catalogue) or
+            base name, and ``hdu`` the number of the HDU; if `images` lacks a column ``hdu``, it
+            gets rows for these HDUs. Without ``path``, pixels are those of the only image, and
+            positions may be on any image.
         size : int or sequence of int
             (height, width) of the windows in pixels, or one number for both.
         x, y : str
             Columns of pixels along rows and columns of the image.
         ra, dec : str
-            Columns of positions in ICRS, in degrees, or in the unit of the column. FITS tables
-            cannot say hourangle: set the unit in an astropy Table.
+            Columns of positions in ICRS, in degrees, or in the unit of the column. FITS has no unit
+            hourangle: set it in an astropy Table.
         origin : {0, 1}
             Number of the first pixel's middle in columns `x` and `y`: 1 as in FITS and SExtractor.
         outside : {"reject", "fill", "shift"}
-            At edges, keep objects whose window is wholly inside the image; or those whose window
-            overlaps it, though the object may be beside it; or those that are on it. ``y`` and
-            ``x`` are not moved: the Loader does that. For objects on the image, and windows that
-            are filled, give ``"shift"`` here and ``"fill"`` to the Loader.
+            Objects to keep at edges. ``reject`` keeps those whose window is wholly inside the
+            image; ``fill`` those whose window overlaps the image, even if the object is beside it;
+            ``shift`` those that are on the image. ``y`` and ``x`` are not moved: the Loader does
+            that. For filled windows of objects on the image, pass ``"shift"`` here and ``"fill"``
+            to the Loader.
         subpixel : bool
             Let windows begin at fractions of a pixel, so that the object is exactly in the middle:
             ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64 and
@@ -788,8 +791,8 @@ class Index:
         Returns
         -------
         Index
-            By image, then by object: the columns of `images`, ``y``, ``x``, those of the catalogue,
-            and ``catalogue_row``, counted from 0.
+            Index sorted by image, then by object, with the columns of `images`, ``y``, ``x``, the
+            columns of the catalogue, and ``catalogue_row``, counted from 0.
 
         Raises
         ------
@@ -798,20 +801,20 @@ class Index:
         KeyError
             If the catalogue lacks a column; it lists those that exist.
         TypeError
-            If it is not a table, or a column to keep is of a kind that an Index cannot hold.
+            If the catalogue is not a table, or an Index cannot have a column of this type.
         ValueError
-            If no row is left, positions are not numbers, a column would be there twice, or names of
-            images are ambiguous.
+            If no row is left, positions are not numbers, two columns would have one name, or names
+            of images are ambiguous.
 
         Notes
         -----
-        The log counts, in one warning, objects that make no row, because they have no position
+        One warning in the log counts the objects without a row, because they have no position
         (null, NaN, or a declination beyond 90 degrees), are on no image or too near to an edge; and
-        images that cannot be read or have no sky coordinates.
+        the images that cannot be read or have no sky coordinates.
 
-        Sky coordinates (WCS) of an image are those of astropy, with its distortions, for each
-        object within a circle around the image. Headers are read from all images for positions on
-        the sky; for pixels, only without columns ``height`` and ``width``.
+        Sky coordinates (WCS) are astropy's, with distortions, for each object within a circle
+        around the image. For positions on the sky the headers of all images are read; for pixels
+        only if there are no columns ``height`` and ``width``.
 
         Examples
         --------
@@ -843,7 +846,8 @@ class Index:
         ----------
         path : path
             A file written by `save`; or any Parquet file, or Arrow IPC file with the suffix
-            ``.arrow``, whose table is an Index. Relative paths in it are relative to its folder.
+            ``.arrow``, whose table is an Index. Relative paths are relative to the folder of the
+            file.
 
         Raises
         ------
@@ -871,7 +875,7 @@ class Index:
 
     @classmethod
     def _of_file(cls, table: pa.Table, path: str | os.PathLike[str]) -> Self:
-        """Make an Index of the table of a file, in which relative paths are relative to it."""
+        """Make an Index of the table of a file; relative paths are relative to its folder."""
         try:
             schema.check_distinct(table)
             return cls(absolute(table, folder_of(path)))
@@ -883,14 +887,14 @@ class Index:
 
         Parquet is compact. Arrow takes as much room as the table, 68 bytes per row for paths of 60
         characters, but opens at once even with a hundred million rows, and the reader processes
-        share the file on disk, see `load`. It holds absolute paths: relative ones are resolved
+        share the file on disk, see `load`. It has absolute paths: relative ones are resolved
         against its folder. For an archive that is moved, see `moved`.
 
         Parameters
         ----------
         path : path
-            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises. A link stays, and what
-            it leads to is written.
+            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises. If it is a link, its
+            target is written.
 
         Raises
         ------
@@ -908,7 +912,7 @@ class Index:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their labels; () if the Index has none.
+        """Names of the classes, in the order of their labels; () if there are none.
 
         They are stored in the metadata of the table, and so in an Index file.
         """
@@ -916,7 +920,7 @@ class Index:
 
     @property
     def category_ids(self) -> tuple[int, ...]:
-        """Ids of `classes` in the COCO file of `from_coco`, in the order of their labels; else ().
+        """Ids of `classes` in the COCO file of `from_coco`, in the order of labels; otherwise ().
 
         ``index.category_ids[label]`` is the category_id for COCO's evaluation.
         """
@@ -924,9 +928,9 @@ class Index:
 
     @property
     def window_size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels of the windows that `cutouts` or `each_window` made, else None.
+        """(height, width) in pixels of the windows of `cutouts` or `each_window`; otherwise None.
 
-        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values. A
+        It is stored like `classes`, and dropped if columns ``y`` and ``x`` get other values. A
         Loader cuts these windows unless its settings say otherwise.
         """
         windows = windows_of(self.table)
@@ -934,9 +938,9 @@ class Index:
 
     @property
     def outside(self) -> Outside | None:
-        """Treatment of windows that are not wholly inside, as `cutouts` was told, else None.
+        """Treatment of windows that are not wholly inside, as passed to `cutouts`; otherwise None.
 
-        It is stored with `window_size`, and a Loader takes it, too.
+        It is stored with `window_size`, and a Loader uses it, too.
         """
         windows = windows_of(self.table)
         return None if windows is None else windows.outside
@@ -948,7 +952,7 @@ class Index:
 
     @property
     def frames(self) -> Frames:
-        """Its `channels` and `offsets`, and the parts that these make."""
+        """The `channels` and `offsets`, and the parts that follow from them."""
         return frames_of(self.table)
 
     @property
@@ -958,7 +962,7 @@ class Index:
 
     @property
     def offsets(self) -> tuple[str, ...]:
-        """Time of each frame of a sequence minus that of the sample, e.g. ``-24min``; else ().
+        """Time of each frame of a sequence minus that of the sample, e.g. ``-24min``; otherwise ().
 
         They are stored like `classes`, with the `channels`.
         """
@@ -1013,10 +1017,10 @@ class Index:
         return dict(zip(self.table.column_names, found, strict=True))
 
     def __getitems__(self, _: object) -> NoReturn:
-        """Raise TypeError: a DataLoader of PyTorch asks a data set for its samples so."""
+        """Raise TypeError: this is how a DataLoader of PyTorch asks a data set for samples."""
         raise TypeError(
-            "an Index lists images, and reads none: give it to a Loader in place of a DataLoader, "
-            "such as Loader(fits_pipeline, index, batch_size=16)"
+            "an Index lists images, and does not read them: pass it to a Loader in place of a "
+            "DataLoader, such as Loader(fits_pipeline, index, batch_size=16)"
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -1044,7 +1048,7 @@ class Index:
         return str(self._value("path", row))
 
     def name(self, row: int) -> str:
-        """Return the path of a row, of a span of a file with its first byte and end."""
+        """Return the path of a row; for a span of a file with its first byte and end."""
         return LOCAL.at(self.path(row), *(self._value(name, row) for name in SPAN)).name
 
     def hdu(self, row: int) -> int | None:
@@ -1064,7 +1068,7 @@ class Index:
 
     @cached_property
     def _rows(self) -> Columns:
-        """Rows of a mapped Index, as the reader processes see them."""
+        """Rows of a mapped Index, in the form for reader processes."""
         return self.columns()
 
     # ---- From other Indexes ----------------------------------------------------------------------
@@ -1080,9 +1084,9 @@ class Index:
         Raises
         ------
         IndexError
-            If there is no row of a number; negative numbers do not count from the end.
+            If a row does not exist; negative numbers do not count from the end.
         TypeError
-            If they are neither row numbers nor a mask.
+            If `rows` are neither row numbers nor a mask.
         ValueError
             If a mask has another shape, or no row is chosen.
         """
@@ -1095,11 +1099,11 @@ class Index:
         ----------
         condition : str
             SQL expression on the columns, in DuckDB's dialect, e.g. ``"wavelnth = 171 AND exptime >
-            1.9"``. Names of columns are those of the Index, in any case, or keywords as FITS spells
-            them in double quotes, as ``"DATE-OBS"`` for ``date_obs``. It cannot reach anything but
-            the table. A row for which it is null, e.g. because a value is missing, is left out.
-            NaN is a missing value, too: ``flux IS NULL`` finds it. Dates and times without a time
-            zone are in UTC.
+            1.9"``. Columns are named as in the Index, in any case, or by FITS keywords in double
+            quotes, such as ``"DATE-OBS"`` for ``date_obs``. The expression can only reach the
+            table. A row for which it is null, e.g. because a value is missing, is left out. NaN is
+            a missing value, too: ``flux IS NULL`` finds it. Dates and times without a time zone are
+            in UTC.
 
         Raises
         ------
@@ -1108,9 +1112,9 @@ class Index:
         TypeError
             If the condition is not text, but e.g. a mask.
         ValueError
-            If it is not such an expression, is neither true nor false, no row matches, or names of
-            columns differ only in case. Or if it uses what may give other rows each time: a sample,
-            a function such as ``random`` or ``today``, or a table function.
+            If it is not such an expression, if its values are not bools, if no row matches, or if
+            names of columns differ only in case; or if its result could differ each time, because
+            of a sample, a function such as ``random`` or ``today``, or a table function.
         """
         rows = matching(self.table, condition)
         if not len(rows):
@@ -1126,73 +1130,74 @@ class Index:
     ) -> dict[str, Self]:
         """Return an Index for each part, e.g. for training, validation and test.
 
-        The part of a row depends only on its value of `by`: it stays when files are added, removed
-        or put into another order. Rows that share the value are in one part.
+        The part of a row depends only on its value of `by`: it stays the same when files are added,
+        removed or reordered. Rows with the same value are in the same part.
 
         Parameters
         ----------
         fractions : mapping of str to float
-            Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. They are
-            expected values: the more different values, the closer the parts come.
+            Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. These
+            are expected values: the more different values of `by` there are, the closer the sizes
+            come to them.
         by : str, TimeBlocks or TimeOrder, optional
-            Column of text, bytes, integers, bools or times, e.g. that of the patient or the night,
-            whose rows must stay together. Or blocks of time, see `TimeBlocks`; or one part after
-            the other in time, see `TimeOrder`. Rows in their gaps are in no part, and the log
-            counts them. By default ``key`` for samples in containers,
-            else ``path``. Parts are not stratified: a small one may lack a class.
+            Column of text, bytes, integers, bools or times, e.g. of the patient or the night, whose
+            rows must stay together. Or blocks of time, see `TimeBlocks`; or parts in the order of
+            time, see `TimeOrder`. Rows in the gaps of these are in no part, and the log counts
+            them. By default ``key`` for samples in containers, otherwise ``path``. Parts are not
+            stratified: a small one may lack a class.
         seed : int
-            In [0, 2**64): each gives another split, but of `TimeOrder`.
+            In [0, 2**64): each seed makes another split, except with `TimeOrder`.
 
         Raises
         ------
         KeyError
             If there is no such column.
         TypeError
-            If the column holds something else.
+            If the column has another type.
         ValueError
-            If the fractions do not add up to 1, a value is null, or a part would get no row. The
-            message names a seed with which each part gets some, if one of the next 100 does.
+            If the fractions do not add up to 1, a value is null, or a part would get no row. If one
+            of the next 100 seeds gives rows to each part, the message names it.
 
         Notes
         -----
         The hash is 64-bit BLAKE2b of the value in UTF-8, big-endian, with the seed as little-endian
-        salt. Integers are written in decimal, bools as 0 and 1, times in nanoseconds since 1970. A
-        part gets the hashes in its share of [0, 2**64), in the order of the fractions. By ``path``
-        a part depends on the whole path: a copy of the archive in another folder splits
-        differently. Save the parts, and use `moved` there; or split by a column of relative paths.
+        salt. Integers are hashed in decimal, bools as 0 and 1, times in nanoseconds since 1970. A
+        part gets the hashes in its share of [0, 2**64), in the order of the fractions. With
+        ``path``, the part depends on the whole path: a copy of the archive in another folder is
+        split differently. Save the parts, and use `moved` there; or split by a column of relative
+        paths.
 
-        Blocks of time 10 n to 10 n + 9 are run n. Its hashes lie in different tenths of [0, 2**64),
+        Blocks of time 10 n to 10 n + 9 are run n. Its hashes are in different tenths of [0, 2**64),
         in a random order, and those of runs 2 n and 2 n + 1 in different twentieths, so that each
-        run has nearly the wanted fractions. Let h(n) be ``mix(n * 0x9e3779b97f4a7c15 + start)`` of
+        run has nearly the desired fractions. Let h(n) be ``mix(n * 0x9e3779b97f4a7c15 + start)`` of
         SplitMix64, where start is the hash of no bytes, and r the rank of h(block) in its run. Then
-        the half of the tenth is ``half = (mix(h(run // 2) + r) + run) % 2``, and the hash
-        ``(2 * r + half) * (2**64 // 20) + h(block) % 2**32 * (2**32 // 20)``.
+        the half of the tenth is ``half = (mix(h(run // 2) + r) + run) % 2``, and the hash ``(2 * r
+        + half) * (2**64 // 20) + h(block) % 2**32 * (2**32 // 20)``.
         """
         parts = split_rows(self.table, fractions, by, seed)
         return {name: self.select(rows) for name, rows in parts.items()}
 
     @classmethod
     def concat(cls, indexes: Iterable[Index], *, fill: bool = False) -> Self:
-        """Return an Index of the rows of several, one after the other.
+        """Return an Index of the rows of several Indexes, one after the other.
 
-        Rows that are in several of them are repeated. Numbers of different types are promoted: to
-        int64, or, if one is floating, to float64.
+        Rows that are in several of them are repeated. Numbers of different types are promoted to
+        int64, or to float64 if one of them is a float.
 
         Parameters
         ----------
         indexes : iterable of Index
             At least one.
         fill : bool
-            Fill columns that some of them lack with null, rather than raise an error.
+            Fill columns that some Indexes lack with null, instead of raising an error.
 
         Raises
         ------
         TypeError
-            If one is not an Index.
+            If one of them is not an Index.
         ValueError
-            If there is none, they have different columns (without `fill`), types of a column do not
-            go together, their labels number different classes, or their samples have other
-            `offsets`.
+            If there is none, if they have different columns (without `fill`), incompatible types of
+            a column, labels of different classes, or samples with different `offsets`.
         """
         if isinstance(indexes, Index) or not isinstance(indexes, Iterable):
             given = "one" if isinstance(indexes, Index) else repr(indexes)
@@ -1216,43 +1221,43 @@ class Index:
     ) -> Self:
         """Group files that are close in time into samples with one file for each channel.
 
-        With `offsets` a sample has such files at several times, a sequence of frames.
+        With `offsets` a sample has these files at several times, as a sequence of frames.
 
         Parameters
         ----------
         channels : sequence, optional
             Values of the column `by`. Without `cadence` the first is the reference: each of its
-            files makes a sample. None for all files, as one channel, which needs `offsets`;
-            `by` is not looked at then, so choose the files of one channel before.
+            files makes a sample. None means that all files are one channel, which needs `offsets`;
+            `by` is then ignored, so choose the files of one channel first.
         by : str
             Column that identifies the channel: numbers or text.
         time : str
             Column of times. For AIA that is T_OBS, the middle of the exposure: DATE-OBS is its
             start, which the automatic exposure control moves.
         tolerance : float, str or Quantity
-            Largest time difference between a file and its sample, inclusive: seconds, or what
-            ``astropy.units.Quantity`` takes, e.g. ``"12 s"``. The default is the cadence of AIA's
-            EUV channels.
+            Largest time difference between a file and its sample, inclusive: in seconds, or a
+            duration for ``astropy.units.Quantity``, e.g. ``"12 s"``. The default is the cadence of
+            AIA's EUV channels.
         missing : {"drop", "keep"}
             Drop samples that lack a channel, or keep those that have at least one.
         cadence : float, str or Quantity, optional
-            Put samples at the multiples of this duration since 1970-01-01T00:00, whatever files
-            exist, instead of at the times of the first channel. At least twice the tolerance.
+            Put samples at the multiples of this duration since 1970-01-01T00:00, instead of at the
+            times of the first channel. At least twice the tolerance.
         offsets : sequence of float, str or Quantity, optional
             Times of the frames minus that of the sample, e.g. ``("-24min", "-12min", "0",
-            "+12min")``, in the order in which they are wanted; 0 need not be among them. They are
-            more than twice the tolerance apart.
+            "+12min")``, in the order of the frames; 0 need not be among them. Their distances must
+            be more than twice the tolerance.
 
         Returns
         -------
         Index
-            One row for each sample, in order of time, with ``path`` (and ``hdu`` and ``plane``, if
-            this Index has them) of the first part that is present, ``time``, and for each channel
-            e.g. ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and ``dt_171``
-            (float64, file minus sample in seconds, NaN if missing). With `offsets` these are
-            ``path_171-24min``, ``path_171+0`` and so on, or ``path_-24min`` and ``path_0`` without
-            `channels`: the channels of the first offset, then those of the second. See `channels`
-            and `offsets`.
+            Index with one row for each sample, in order of time, with ``path`` (and ``hdu`` and
+            ``plane``, if this Index has them) of the first part that exists, ``time``, and for each
+            channel e.g. ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and
+            ``dt_171`` (float64, file minus sample in seconds, NaN if missing). With `offsets` these
+            are ``path_171-24min``, ``path_171+0`` and so on, or ``path_-24min`` and ``path_0``
+            without `channels`: all channels of the first offset, then all of the second, and so on.
+            See the attributes `channels` and `offsets`.
 
         Raises
         ------
@@ -1267,17 +1272,17 @@ class Index:
         Notes
         -----
         A sample takes the nearest file of each channel, the earlier of two equally near ones. A
-        file is in one sample at most: if it is the nearest of several samples, the nearest of these
-        gets it (the later of two equally near ones) and the others lack the channel. If files have
-        the same channel and time, the first row is used. Rows without a time are left out. The log
-        counts both as warnings, and at level INFO the rows that are near no sample, or near one
-        that is dropped. It counts dropped samples, and what they lack, too: as a warning if they
-        are more than half.
+        file is in one sample at most: if it is the nearest file of several samples, the nearest
+        sample gets it (the later of two equally near ones), and the others lack the channel. If
+        files have the same channel and time, the first row is used. Rows without a time are left
+        out. The log has warnings with the numbers of both, and at level INFO the number of rows
+        near no sample, or near a dropped one. It also counts dropped samples and their missing
+        channels, in a warning if more than half are dropped.
 
-        With `offsets` each frame is the nearest file, too, and a file is in many samples. Parts of
-        a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)`` or
-        ``TimeOrder("time", gap)``, where `gap` is at least the last offset minus the first, plus
-        twice the tolerance; else the log counts those that they share.
+        With `offsets` each frame is also the nearest file, and a file may be in many samples. The
+        parts of a `split` share no file if it is by ``TimeBlocks("time", block, gap)`` or
+        ``TimeOrder("time", gap)``, and `gap` is at least the last offset minus the first, plus
+        twice the tolerance. Otherwise the log counts the files that they share.
 
         `by` and `tolerance` are named as in pandas: this is ``merge_asof`` with
         ``direction="nearest"`` and each file used once.
@@ -1301,14 +1306,14 @@ class Index:
         Parameters
         ----------
         planes : iterable of int
-            Plane numbers from 0 on, e.g. ``range(5)`` for the first five. Whether the files have
-            them is not checked; ``dali-pipelines index --planes all`` does check.
+            Plane numbers from 0 on, e.g. ``range(5)`` for the first five. The files are not checked
+            for these planes; ``dali-pipelines index --planes all`` checks them.
 
         Raises
         ------
         ValueError
-            If no number is given or one is negative, the Index already has planes, or its rows are
-            samples of several files.
+            If there is no number, or a negative one, if the Index already has planes, or if its
+            rows are samples of several files.
         """
         return type(self)(plane_rows(self.table, planes))
 
@@ -1321,18 +1326,18 @@ class Index:
     ) -> Self:
         """Return an Index with one row for each window of a grid over each image.
 
-        Its columns ``y`` and ``x`` hold the first row and column of each window. A Loader cuts
-        there, as with ``window="row"`` and this `crop`. Windows that are no further apart than
-        their size cover the whole image: the last ones along an axis end at its end, so that they
-        overlap with those before if the grid does not fit.
+        Its columns ``y`` and ``x`` are the first row and column of each window. A Loader cuts these
+        windows, as with ``window="row"`` and this `crop`. If the stride is not larger than the
+        crop, windows cover the whole image: the last ones along an axis end at its end, and overlap
+        those before them if the grid does not fit.
 
         Parameters
         ----------
         crop : int or sequence of int
             (height, width) of the windows in pixels, or one number for both.
         image : sequence of int or str
-            (height, width) of all images in pixels, or the names of two columns that hold them,
-            e.g. ``("height", "width")``.
+            (height, width) of all images in pixels, or the names of two columns with them, e.g.
+            ``("height", "width")``.
         stride : int or sequence of int, optional
             Pixels from one window to the next along rows and columns; by default those of the crop.
 
@@ -1347,53 +1352,54 @@ class Index:
         return type(self)(window_rows(self.table, crop, image, stride))
 
     def moved(self, old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Self:
-        """Return an Index of the same files in another folder, to which they were moved or copied.
+        """Return an Index of the same files after they were moved or copied to another folder.
 
         Parameters
         ----------
         old, new : path
-            Folders, or URLs such as ``s3://bucket/archive``. Paths below `old` become those below
-            `new`, also of parts and in columns such as ``mask_path``; others stay.
+            Folders, or URLs such as ``s3://bucket/archive``. Paths below `old` become paths below
+            `new`, also those of parts and in columns such as ``mask_path``; other paths stay.
 
         Returns
         -------
         Index
-            With the same `digest`, if all its files were below `old`: a saved state goes on. That
-            the files are there, and are the same, is not checked. At a URL their ``etag`` and
-            ``file_bytes`` are null, until `with_versions` notes them.
+            Index with the same `digest`, if all files were below `old`, so that a saved state can
+            be loaded. It is not checked that the files exist and are the same. Files at URLs have
+            null as ``etag`` and ``file_bytes`` until `with_versions` adds these.
 
         Raises
         ------
         ValueError
-            If no path is below `old`, one of both is empty, or `new` is a URL that is not
+            If no path is below `old`, `old` or `new` is empty, or `new` is a URL that is not
             supported.
         """
         return type(self)(moved(self.table, os.fspath(old), os.fspath(new)))
 
     def with_column(self, name: str, values: ArrayLike | Sequence[Any] | pa.Array) -> Self:
-        """Return an Index with one more column, or with other values in a column that it has.
+        """Return an Index with one more column, or with other values in an existing column.
 
         Parameters
         ----------
         name : str
-            Name of the column. Those of files (``path``, ``hdu``, ...) have a meaning, see `Index`.
+            Name of the column. Columns that locate files (``path``, ``hdu``, ...) have a meaning,
+            see `Index`.
         values : array_like or pyarrow.Array, shape (len,)
-            Numbers, bools, text, bytes or times; None, NaT, what a Series of pandas lacks, or what
-            a masked array of NumPy or astropy masks, for null. Or an array of shape (len, k), k
-            numbers for each row. Or for each row a list of numbers, or an array of shape (n, k),
-            such as n boxes of k = 4; [] for none. The unit of a Quantity is not kept.
+            Numbers, bools, text, bytes or times. None, NaT, missing values of pandas, and masked
+            values of NumPy or astropy become null. Or an array of shape (len, k), with k numbers
+            for each row. Or for each row a list of numbers, or an array of shape (n, k), such as n
+            boxes of k = 4; [] for none. The unit of a Quantity is not kept.
 
         Raises
         ------
         TypeError
             If the name is not text.
         ValueError
-            If they are not one value for each row, all of one type, or the name is empty.
+            If there is not one value for each row, values differ in type, or the name is empty.
 
         Notes
         -----
-        New values of ``label`` or ``labels`` number other classes: the Index loses its `classes`.
-        With other ``y`` or ``x`` it loses its `window_size`, so that any crop fits them.
+        With new values of ``label`` or ``labels`` the Index loses its `classes`, as these may be
+        others. With new ``y`` or ``x`` it loses its `window_size`, so that any crop can be used.
         """
         return type(self)(replaced(self.table, name, values))
 
@@ -1406,9 +1412,9 @@ class Index:
         catalogue_time: str = "time",
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> Self:
-        """Return an Index with columns of a table: for each row, of that nearest to it in time.
+        """Return an Index with columns of a table, from the row nearest in time.
 
-        For labels that come with times of their own, such as fluxes of GOES.
+        For labels that have their own times, such as fluxes of GOES.
 
         Parameters
         ----------
@@ -1416,25 +1422,26 @@ class Index:
             A row for each time, in any order. Files are CSV, ECSV, Parquet, FITS tables or
             VOTables.
         tolerance : float, str or Quantity
-            How far a row of the table may be from the time of an image at most, in seconds or as
-            ``"12 min"``.
+            Largest distance of a row of the table from the time of an image, in seconds or as ``"12
+            min"``.
         time : str
-            Column of times of the Index; that of `group` is ``time``.
+            Column of times of the Index; after `group` it is ``time``.
         catalogue_time : str
             Column of times of the table, in UTC; astropy's Time is converted to it. Text is ISO
             8601 in UTC, or ends with ``_TAI``; empty text is not a time. A leap second counts as
-            the second after it. Columns of FITS tables are times as astropy writes them, in pairs
-            of Julian dates; numbers that count from MJDREF are not.
+            the second after it. Columns of FITS tables are times if astropy wrote them, as pairs of
+            Julian dates; numbers that count from MJDREF are not.
         columns : sequence of str, or mapping of str to str, optional
             Columns of the table to take, by default all but its times. A mapping gives them other
-            names. Without one ``y`` and ``x`` are taken as ``catalogue_y`` and ``catalogue_x``, as
-            those of an Index are corners of windows.
+            names. Without a mapping, ``y`` and ``x`` become ``catalogue_y`` and ``catalogue_x``,
+            because ``y`` and ``x`` of an Index are corners of windows.
 
         Returns
         -------
         Index
-            The same rows. A row without a time, or without one of the table near enough, has null.
-            Of two that are equally near it has the earlier one.
+            Index with the same rows. New columns are null in rows without a time, or without a row
+            of the table near enough. Of two equally near rows of the table, the earlier one is
+            used.
 
         Raises
         ------
@@ -1443,15 +1450,15 @@ class Index:
         KeyError
             If there is no such column; it lists those that exist.
         TypeError
-            If a column does not hold times, or one to take is of a kind that an Index cannot hold.
+            If a column does not have times, or an Index cannot have a column of this type.
         ValueError
-            If the tolerance is not a duration, a column would be there twice, or say what rows read
-            (``hdu``, ``plane``, text in ``path_...``), or a time of the table is none, or not from
-            1678 to 2261.
+            If the tolerance is not a duration; if two columns would have one name, or one the name
+            of a column that locates files (``hdu``, ``plane``, text in ``path_...``); or if a time
+            of the table is invalid, or not from 1678 to 2261.
 
         Notes
         -----
-        The log counts the rows that have none.
+        The log counts the rows without values.
         """
         return type(self)(
             with_nearest(
@@ -1465,30 +1472,31 @@ class Index:
         )
 
     def with_versions(self, storage: Storage | None = None) -> Self:
-        """Return the Index with the ETags and lengths of remote objects that it has none of.
+        """Return the Index with the ETags and lengths of remote objects that lack them.
 
-        `scan` and functions that read the objects, such as `with_tiles`,
-        do so; `from_csv` and `from_paths` make no request. From then on an object that is another
-        one when it is read is rejected, and a cache keeps its bytes for the next run.
+        `scan` and functions that read the objects, such as `with_tiles`, do this themselves;
+        `from_csv` and `from_paths` make no requests. Afterwards an object that has changed when it
+        is read is rejected, and a cache keeps its bytes for the next run.
 
         Parameters
         ----------
         storage : Storage, optional
-            How they are requested: the first byte of each, ``storage.concurrency`` at once.
+            Settings of the requests: one for the first byte of each object, ``storage.concurrency``
+            at once.
 
         Returns
         -------
         Index
-            With ``etag`` and ``file_bytes`` of the objects in ``path``; of a part ``path_171`` they
-            are ``etag_171`` and ``file_bytes_171``, of ``mask_path`` ``mask_etag`` and
-            ``mask_file_bytes``. Rows that have some keep these. Where the server gives no ETag it
-            is made of Last-Modified, as ``W/"2026-11-27T19:16:39"``, else null. Both are null where
-            the object cannot be read, which the log counts.
+            Index with ``etag`` and ``file_bytes`` of the objects in ``path``; for a part
+            ``path_171`` they are ``etag_171`` and ``file_bytes_171``, for ``mask_path``
+            ``mask_etag`` and ``mask_file_bytes``. Existing values are kept. If the server sends no
+            ETag, it is made from Last-Modified, such as ``W/"2026-11-27T19:16:39"``, or null
+            without that. Both are null if the object cannot be read; the log counts these.
 
         Raises
         ------
         OSError
-            If no object can be read, as there is no answer or no access.
+            If no object can be read, because there is no answer or no access.
         ValueError
             If a column of these names has another meaning.
         """
@@ -1500,9 +1508,9 @@ class Index:
     def digest(self) -> str:
         """SHA-256 of paths, HDUs and planes, in order; a saved state must have the same.
 
-        Paths are relative to the folder that they have in common, so that an archive that was moved
-        or copied, also from a bucket, has the same. And of columns ``y`` and ``x``, the corners of
-        windows, if both are integers or both floats.
+        Paths are relative to their common folder, so an archive has the same digest after it was
+        moved or copied, also from a bucket. Columns ``y`` and ``x``, the corners of windows, are
+        included if both are integers or both floats.
         """
         return schema.digest(self.table) if self._file is None else self._file.digest
 
@@ -1514,12 +1522,12 @@ class Index:
         notes: Iterable[str] = (),
         targets: Iterable[str] = (),
     ) -> Columns:
-        """Return columns for reader processes: path, hdu and plane if present, and those named.
+        """Return columns for reader processes: path, hdu and plane if present, and the named ones.
 
         Parameters
         ----------
         names : iterable of str
-            Numeric columns, or of lists of a fixed length.
+            Columns of numbers, or of lists with a fixed length.
         parts : iterable of str
             Parts whose files will be read, for samples of several files.
         notes : iterable of str
@@ -1532,15 +1540,15 @@ class Index:
         KeyError
             If there is no such column or part.
         TypeError
-            If a named column is not numeric (bool, integer, float or time, or lists of a fixed
-            length of them), or has empty rows that cannot become NaN. If a column of `notes` holds
-            neither bytes nor numbers, or one of lists anything but numbers.
+            If a named column does not have numbers (bool, integer, float or time, or lists of a
+            fixed length), or has nulls that cannot become NaN; if a column of `notes` has neither
+            bytes nor numbers, or a column of lists something other than numbers.
 
         Notes
         -----
-        Columns are copied into a temporary file, which all their users share. Those of an
-        ``.arrow`` file written by `save` are read from that file instead, except bool, dates, times
-        in other units than ns, and lists of a fixed length.
+        Columns are copied to a temporary file, which all their users share. Those of an ``.arrow``
+        file written by `save` are read from that file instead, except bools, dates, times in units
+        other than ns, and lists of a fixed length.
         """
         known = set(self.table.column_names)
         present = tuple(name for name in notes if name in known)
@@ -1555,11 +1563,11 @@ class Index:
 
     @cached_property
     def _shared(self) -> WeakValueDictionary[tuple[tuple[str, ...], ...], Columns]:
-        """Columns that are in use, e.g. by the pipelines of several devices."""
+        """Columns in use, e.g. by the pipelines of several devices."""
         return WeakValueDictionary()
 
     def running_weights(self, name: str) -> RunningWeights:
-        """Return a column of weights for reader processes, which draw rows in proportion to them.
+        """Return a column of weights for reader processes, which draw rows in proportion to it.
 
         Raises
         ------
@@ -1572,7 +1580,7 @@ class Index:
 
         Notes
         -----
-        Running sums (float64) are written into a temporary file, which all their users share.
+        Running sums (float64) are written to a temporary file, which all their users share.
         """
         if (weights := self._shared_weights.get(name)) is None:
             weights = self._shared_weights[name] = running_weights(self.table, name)
@@ -1583,9 +1591,9 @@ class Index:
         return WeakValueDictionary()
 
     def row_values(self, names: Iterable[str]) -> RowValues:
-        """Return columns that no tensor can carry, such as text, to look up some rows at a time.
+        """Return columns that cannot be tensors, such as text, to look up some rows at a time.
 
-        Names of columns that fit are left out. Raises KeyError if there is no such
+        Names of columns that can be tensors are ignored. Raises KeyError if there is no such
         column, and TypeError if lists of numbers have nulls in them.
         """
         return RowValues(self.table, names, None if self._file is None else self._file.file)
