@@ -39,7 +39,7 @@ _SINCE = re.compile(
     r"(?:Z|UTC|\+?0?0:?00)?"
 )
 _GREGORIAN = np.datetime64("1582-10-15", "s")
-"""Begin of the Gregorian calendar; earlier dates of the standard calendar are Julian."""
+"""Start of the Gregorian calendar; earlier dates of the standard calendar are Julian."""
 _MOST = 2**63 - 1
 
 
@@ -80,7 +80,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     numbers = np.where(missing, 0, values)
     if not np.isfinite(numbers).all():
         return None
-    # Numbers of Python, which do not overflow; fractions apart, for their digits.
+    # Python's integers, which do not overflow; fractions separately, to keep their digits.
     counts = [start + int(n) * step for n in np.floor(numbers).tolist()]
     if values.dtype.kind == "f":
         rests = np.modf(numbers.astype(np.float64) - np.floor(numbers))[0]

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LABELS = ("label", "labels")
-"""Columns of class numbers: one for each row, or one for each box."""
+"""Columns of class numbers: a number for each row, or for each box."""
 
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev"}
-"""Names of folders that are parts of a data set, and hardly classes."""
+"""Names of folders that are probably parts of a data set, not classes."""
 _KEY = b"dali-pipelines classes"
 _IDS_KEY = b"dali-pipelines category ids"
 
@@ -31,16 +31,16 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
     Parameters
     ----------
     folders : sequence of str
-        Class folders that were found.
+        Existing class folders.
     classes : iterable of str, optional
         Names of all classes, in the order of their labels; by default the folders, sorted.
 
     Raises
     ------
     TypeError
-        If `classes` is a str, a set or a dict, or holds anything but names.
+        If `classes` is a str, a set or a dict, or contains something other than names.
     ValueError
-        If it names a class twice or none at all, or lacks a folder that was found.
+        If it names a class twice or no class, or lacks an existing folder.
     """
     if isinstance(classes, str | Set | Mapping) and not isinstance(classes, KeysView):
         raise TypeError(f"classes must be a sequence of names, or an Index, got {classes!r}")
@@ -61,10 +61,10 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
 
 
 def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | None) -> pa.Table:
-    """Return the table of the files in one folder for each class below `root`, an absolute path.
+    """Return the table of files in class folders below `root`, an absolute path.
 
-    Raises ValueError if a file is beside the folders, and like `labels_of`. Without `classes`, a
-    warning names the folders that are none, as they have no file.
+    Raises ValueError if a file is beside the folders, and the errors of `labels_of`. Without
+    `classes`, a warning names folders without files, which are not classes.
     """
     import pyarrow as pa
 
@@ -77,14 +77,14 @@ def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | N
     labels = labels_of(names, classes)
     if classes is None and (empty := _visible_folders(root) - labels.keys()):
         logger.warning(
-            "%s: these subfolders have no file to read, and so are no classes: %s; to give them "
-            "labels, name all classes by classes=",
+            "%s: these subfolders have no file to read, so they are not classes: %s; to give them "
+            "labels, pass all classes as classes=",
             *(printable(root), _shortened(sorted(empty))),
         )
     if classes is None and len(labels) > 1 and {name.lower() for name in labels} <= _PARTS:
         logger.warning(
             "%s: the classes are %s, which look like parts of a data set: pass one folder, such as "
-            "%s, or name the classes by classes=",
+            "%s, or pass the classes as classes=",
             *(printable(root), " and ".join(labels), printable(os.path.join(root, min(labels)))),
         )
     table = pa.table(
@@ -103,14 +103,14 @@ def classes_of(table: pa.Table) -> tuple[str, ...]:
 
 
 def category_ids_of(table: pa.Table) -> tuple[int, ...]:
-    """Return the ids of the classes in a COCO file, in the order of their labels; else ()."""
+    """Return the ids of the classes in a COCO file, in the order of labels; otherwise ()."""
     return tuple(json.loads((table.schema.metadata or {}).get(_IDS_KEY, "[]")))
 
 
 def with_classes(
     table: pa.Table, classes: Sequence[str], category_ids: Sequence[int] = ()
 ) -> pa.Table:
-    """Return the table with the names of the classes, if any, in its metadata; and their ids."""
+    """Return the table with the names of the classes, and their ids, in its metadata."""
     if not classes:
         return table
     added = {_KEY: json.dumps(list(classes))}

@@ -45,7 +45,7 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         sizes = [_size(number, image) for number, image in enumerate(content["images"])]
         rows = {image["id"]: row for row, image in enumerate(content["images"])}
         if len(rows) < len(paths):
-            raise ValueError(f"{len(paths) - len(rows)} images have the id of another one")
+            raise ValueError(f"{len(paths) - len(rows)} images have the id of another image")
         categories = sorted(content["categories"], key=lambda category: category["id"])
         ids = [category["id"] for category in categories]
         if len(set(ids)) < len(ids):
@@ -87,7 +87,7 @@ def _parsed(path: str, content: bytes) -> dict[str, Any]:
             if not isinstance(entry, dict):
                 raise ValueError(f"{path}: {name}[{number}] is {entry!r}, expected an object")
             if name == "annotations" and entry.get("iscrowd"):
-                continue  # it is left out
+                continue  # crowds are left out
             for field in fields:
                 if field not in entry:
                     raise ValueError(f"{path}: {name}[{number}] lacks {field!r}")
@@ -95,7 +95,7 @@ def _parsed(path: str, content: bytes) -> dict[str, Any]:
 
 
 def _check_ids(what: str, entries: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ValueError, which names the entry, unless all are int64, or all are text."""
+    """Raise ValueError, which names the entry, unless all ids are int64, or all are text."""
     kind: type | None = None
     for number, entry in enumerate(entries):
         found = entry["id"]
@@ -125,7 +125,7 @@ def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
     (path, count), *_ = Counter(paths).most_common(1)
     if count > 1:
         raise ValueError(f"{count} images have the file {path}")
-    known: dict[str, set[str]] = {}  # a listing takes less than a look at each file
+    known: dict[str, set[str]] = {}  # one listing is faster than a check of each file
     missing = []
     for path in paths:
         parent, name = os.path.split(path)

@@ -1,4 +1,4 @@
-"""Columns of the Index in reader processes: mapped from Arrow files, which all of them share.
+"""Columns of the Index in reader processes, mapped from Arrow files that all of them share.
 
 The files are made in `readers.index.index_file`. Pickles hold only the positions of the columns.
 NumPy reads Arrow's buffers in place: reader processes do not import PyArrow, and damaged offsets
@@ -25,15 +25,15 @@ from readers.places.contract import Place
 from readers.places.opener import LOCAL, Places
 
 PART = "path_"
-"""Prefix of columns that hold the paths of a part, for samples of several files."""
+"""Prefix of columns with the paths of a part, for samples of several files."""
 ETAG, FILE_BYTES = "etag", "file_bytes"
 """Columns of text and of whole numbers: versions and lengths of remote objects and containers."""
 SPAN = ("offset", "nbytes")
 LOCATING = ("hdu", "plane", *SPAN)
-"""Columns of whole numbers that say, with ``path``, what is read of a row: HDU and plane, and the
-span of bytes in a container. Those of a part end in its name, as ``hdu_171``."""
+"""Columns of whole numbers that locate the data of a row, with ``path``: HDU and plane, and the
+span of bytes in a container. Those of a part end with its name, such as ``hdu_171``."""
 OTHER_PATH, OFFSET, NBYTES = "_path", "_offset", "_nbytes"
-"""Suffixes of columns that hold paths of other files, such as masks, and spans of these."""
+"""Suffixes of columns with paths of other files, such as masks, and spans of these."""
 
 
 class Columns:
@@ -44,11 +44,12 @@ class Columns:
     Parameters
     ----------
     columns : mapping of str to Column
-        Where each is stored. ``path`` is needed. Optional are ``hdu``, ``plane``, ``offset`` and
-        ``nbytes`` (int64, -1 for none), and ``path_{part}`` (text, empty if the part is missing)
-        with ``hdu_{part}`` and so on.
+        Location of each column. ``path`` is required. Optional are ``hdu``, ``plane``, ``offset``
+        and ``nbytes`` (int64, -1 for none), and ``path_{part}`` (text, empty if the part is
+        missing) with ``hdu_{part}`` and so on.
     notes : sequence of str
-        Columns that rows pass on to their Reader, as `Row.notes`. Those of a part end in its name.
+        Columns that rows pass on to their Reader, as `Row.notes`. Those of a part end with its
+        name.
     """
 
     def __init__(self, columns: Mapping[str, Column], notes: Sequence[str] = ()) -> None:
@@ -63,7 +64,7 @@ class Columns:
         self.places = LOCAL
 
     def with_places(self, places: Places) -> Columns:
-        """Return the same columns, whose rows find their files by `places`."""
+        """Return the same columns with `places`, which open the files of rows."""
         found = copy(self)
         found.places = places
         found._origin = self  # so that an Index still finds and shares it
@@ -130,7 +131,7 @@ class Columns:
         return row
 
     def place(self, name: str, row: int) -> Place | None:
-        """Return the file that a column like ``mask_path`` names, or None. Raises like `value`.
+        """Return the file in a column like ``mask_path``, or None. Raises like `value`.
 
         It is a span of the file if there are columns ``mask_offset`` and ``mask_nbytes``.
         """
@@ -238,12 +239,12 @@ class SharedFile:
     def content(self) -> NDArray[np.uint8]:
         """All bytes of the file, read-only: `check_length` before they are read, `check` after."""
         mapped = mmap.mmap(self.fileno, 0, prot=mmap.PROT_READ)
-        # Epochs are shuffled: read-ahead made a cold file of 2 GB cost 40 times its size.
+        # Epochs are shuffled: with read-ahead, 40 times the bytes of a cold file of 2 GB were read.
         mapped.madvise(mmap.MADV_RANDOM)
         return np.frombuffer(mapped, np.uint8)
 
     def check_length(self) -> None:
-        """Raise like `check` if the file was truncated: touching the missing pages is fatal."""
+        """Raise like `check` if the file was truncated: access to the missing pages is fatal."""
         if self._written is not None and os.lseek(self.fileno, 0, os.SEEK_END) < self._written[0]:
             self.check()
 
@@ -257,7 +258,7 @@ class SharedFile:
             )
 
     def damaged(self, reason: str) -> ReadError:
-        """Return the error for invalid content, unless `check` raises a better one."""
+        """Return an error for invalid content, unless `check` raises a better one."""
         self.check()
         return ReadError(self.path, f"damaged: {reason}")
 
@@ -271,7 +272,7 @@ ColumnKind = Literal["numbers", "text", "bytes", "lists"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a file: positions of its buffers, in batches of equally many rows.
+    """A column in a file: positions of its buffers, in batches with equal numbers of rows.
 
     The last batch may be shorter. A pickle holds only the positions.
     """
@@ -279,8 +280,8 @@ class Column:
     file: SharedFile
     kind: ColumnKind
     dtype: str
-    """NumPy's name of a value, with the byte order. For several numbers in a row, or in an item of
-    a list, with their shape: ``(3,)<f4``."""
+    """NumPy's name of the type of a value, with the byte order. If a row, or an item of a list, has
+    several numbers, it includes their shape: ``(3,)<f4``."""
     num_rows: int
     batch_rows: int
     batches: tuple[tuple[int, int, int], ...]
@@ -304,7 +305,7 @@ class Column:
         return mapped
 
     def value(self, row: int) -> Any:
-        """Return a copy of the number of a row, its numbers, or its list; or its bytes.
+        """Return a copy of the value of a row: a number, several numbers, a list, or bytes.
 
         The caller checks the file, see `SharedFile.content`, once for values that belong together.
 
@@ -316,7 +317,7 @@ class Column:
             If the file is damaged.
         """
         if not 0 <= row < self.num_rows:
-            raise IndexError(f"row must lie in [0, {self.num_rows}), got {row}")
+            raise IndexError(f"row must be in [0, {self.num_rows}), got {row}")
         batch, number = divmod(row, self.batch_rows)
         offsets, values = self._mapped[batch]
         if offsets is None:
@@ -330,7 +331,8 @@ class Column:
 
     def text(self, row: int) -> str:
         """Return the text of a row. Raises like `value`."""
-        # Invalid UTF-8, in a damaged file, names no file either: the Reader raises the error.
+        # Invalid UTF-8, in a damaged file, is no path of a file either: the Reader raises the
+        # error.
         return str(self.value(row), "utf-8", "replace")
 
     @cached_property

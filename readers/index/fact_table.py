@@ -1,4 +1,4 @@
-"""Build the columns of an Index from the facts of many files."""
+"""Build the columns of an Index from the metadata of many files."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def _scale_of(key: str) -> str:
 
 
 class FactTable:
-    """Facts of many files, one row each, in the order of `add`.
+    """Metadata of many files, one row each, in the order of `add`.
 
     Parameters
     ----------
     keys : sequence of str
         Header keywords, in capitals. Their columns are named by `column_name`.
     has_planes : bool
-        Whether there is a row for each plane, and so a column ``plane``.
+        Whether there is a row for each plane, with a column ``plane``.
 
     Notes
     -----
@@ -67,8 +67,8 @@ class FactTable:
     TDB (treated as TT, from which it differs by less than 2 ms) and GPS are converted, others are
     not. A leap second counts as the second after it, see `readers.leapseconds.utc_nanoseconds`.
 
-    QUALITY is an unsigned 32-bit integer. FITS can only store it signed, so negative values are
-    those with the highest bit set.
+    QUALITY is an unsigned 32-bit integer. FITS can only store it signed, so negative values have
+    the highest bit set.
     """
 
     def __init__(self, keys: Sequence[str], *, has_planes: bool = False) -> None:
@@ -76,8 +76,8 @@ class FactTable:
         self._names = (*COLUMNS, *keys_to_read(keys))
         self._has_planes = has_planes
         self.not_times: dict[str, tuple[int, str]] = {}
-        """By column: number of texts that `table` leaves empty because they are not times, or in an
-        unknown time scale; and the first of them."""
+        """By column: the number of texts that `table` leaves empty because they are not times, or
+        have an unknown time scale, and the first of them."""
         self._rows: list[tuple[Value, ...]] = []
         self._batches: list[list[_Batch]] = []
 
@@ -113,7 +113,7 @@ class FactTable:
         return pa.table(columns)
 
     def absent(self, table: pa.Table) -> list[str]:
-        """Return the keywords that no file has: neither a value, nor text that is not a time."""
+        """Return the keywords that no file has, not even as text that is not a time."""
         names = {key: column_name(key) for key in self.keys}
         without = {name for name in names.values() if table[name].null_count == table.num_rows}
         return [key for key, name in names.items() if name in without - {*self.not_times}]
@@ -122,8 +122,8 @@ class FactTable:
         """Return a line for each column of `table` that is left empty for some texts."""
         total = sum(batch[0].count for batch in self._batches)
         return [
-            f"{name}: {count} of {total} values are no ISO 8601 times in UTC, or from 1972 on in "
-            f"TAI, TT, TDB or GPS, and are left empty, the first: {text!r}"
+            f"{name}: {count} of {total} values are not ISO 8601 times in UTC, or from 1972 on in "
+            f"TAI, TT, TDB or GPS, and become null, the first: {text!r}"
             for name, (count, text) in self.not_times.items()
         ]
 
@@ -139,16 +139,16 @@ def column_name(key: str) -> str:
 
 
 def check_keys(keys: Iterable[str], columns: Iterable[str]) -> None:
-    """Raise ValueError if columns of keywords would replace others, or locate the data of rows."""
+    """Raise ValueError if columns of keywords would clash, or locate the data of rows."""
     others, made = {*COLUMNS, *columns}, [*map(column_name, keys)]
     if twice := sorted({name for name in made if name in others or made.count(name) > 1}):
         raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
     for names in (SPAN, (ETAG,)):
         if set(names) <= others.union(made) and not set(names) <= others:
             raise ValueError(
-                f"{' and '.join(names)} would say which bytes or version of its file a row is: "
-                f"leave out {' or '.join(map(str.upper, names))}, or add the "
-                "values by Index.with_column under another name"
+                f"columns {' and '.join(names)} locate the data of a row: leave out "
+                f"{' or '.join(map(str.upper, names))}, or add the values with Index.with_column "
+                "under another name"
             )
 
 
@@ -163,7 +163,7 @@ class _Batch:
         """By type: values of this type, with null for the others."""
         names = {kind.__name__ for kind in {*map(type, values)}} - {_NONE}
         if len(names) == 1:
-            with suppress(OverflowError):  # of integers
+            with suppress(OverflowError):  # for integers
                 self.arrays = {name: pa.array(values, _ARROW[name]) for name in names}
                 return
         kinds = [*map(_kind, values)]
@@ -186,7 +186,7 @@ class _Batch:
     def all(
         self, kinds: Iterable[str], convert: Callable[[Any], Value], kind: pa.DataType
     ) -> pa.Array:
-        """Return all values of some types, each converted, and null for others."""
+        """Return the converted values of some types, and null for others."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -203,7 +203,7 @@ _ARROW = {"bool": "bool", "int": "int64", "float": "float64", "str": "string", _
 
 
 def _kind(value: Value) -> str:
-    """Return the name of a value's type; integers beyond 64 bits have their own."""
+    """Return the name of a value's type; integers beyond 64 bits have a separate one."""
     is_huge = type(value) is int and not -(1 << 63) <= value < 1 << 63
     return _HUGE if is_huge else type(value).__name__
 
@@ -247,10 +247,10 @@ def _bits(column: pa.Array) -> pa.Array:
 
 
 def _scales(column: pa.Array | None, count: int) -> list[str]:
-    """Return the time scale of each of so many rows, '' if it has none, from those of TIMESYS."""
+    """Return the time scale of each row, '' if it has none, from the values of TIMESYS."""
     if column is None:
         return [""] * count
-    # TT(TAI) is TT as TAI realises it.
+    # TT(TAI) is TT as realised by TAI.
     return [str(text or "").partition("(")[0].strip().upper() for text in column.to_pylist()]
 
 

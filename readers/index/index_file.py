@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 INDEX_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of Index files."""
 _BATCH_BYTES = 512 << 20
-"""Size of a batch of rows. Writing copies one batch at a time; opening reads a little of each one,
-which takes some ms from a disk."""
+"""Size of a batch of rows. Writing copies one batch at a time; opening reads a little of each
+batch, which takes some ms from a disk."""
 _NOTE = b"dali-pipelines Index"
 _VERSION = 3
 """Version of Arrow files. Files of other versions are read like those of other programs."""
@@ -105,7 +105,7 @@ class ArrowFile:
     """An open file that `write_index_file` or `store_columns` made."""
 
     table: pa.Table
-    """Memory-mapped: only what is used is read."""
+    """Memory-mapped: only used parts are read."""
     digest: str
     """See `readers.index.schema.digest`; empty for columns that are not an Index."""
     batch_rows: int
@@ -115,7 +115,7 @@ class ArrowFile:
 
     @classmethod
     def open(cls, path: str) -> ArrowFile | None:
-        """Open an Index file, in a time that does not depend on its size.
+        """Open an Index file, in constant time.
 
         Returns
         -------
@@ -208,7 +208,7 @@ def _write(table: pa.Table, path: str, digest: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
     Paths become large_string, bytes large_binary, lists large_list, HDUs and planes int64. The
-    values under nulls are set to what reader processes use instead: the empty path, no bytes, -1,
+    values below nulls are those that reader processes use for null: the empty path, no bytes, -1,
     NaN.
     """
     import pyarrow as pa
@@ -266,7 +266,7 @@ def _columns(stored: pa.Schema) -> list[list[str]]:
 
 
 def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    """Return a column in one piece, with the value that readers take for null under each null."""
+    """Return a column in one piece, with the value that readers take for null below each null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -382,7 +382,7 @@ class _Found:
 
 
 def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
-    """Write columns of equal length into a temporary file without a name.
+    """Write columns of equal length to a temporary file without a name.
 
     It disappears with the last process that has it open, however that ends.
 

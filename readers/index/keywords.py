@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ReadAll = Callable[[Callable[["Row"], Any], Sequence["Row"]], Iterable[Any]]
-"""Calls a function with each of some rows, and yields the results in their order."""
+"""Function that calls a function for each of some rows, and yields the results in order."""
 
 _FITS = (b"SIMPLE  =", b"\x1f\x8b")
 _THREADS = 4
 _AHEAD = 1024
-"""Rows that wait for threads at a time."""
+"""Maximum number of rows that wait for threads."""
 
 
 def checked_keys(keys: Sequence[str]) -> list[str]:
@@ -67,20 +67,20 @@ def with_keywords(
     table : pyarrow.Table
         Table of the Index.
     columns : Columns
-        Its rows, with the Places of their files.
+        Columns of the Index, with the Places of its files.
     keys : sequence of str
-        Keywords, as of `checked_keys`.
+        Keywords, from `checked_keys`.
     read_all : callable
         Reads the rows.
     hdu : int, str or (str, int), optional
-        HDU of rows that name none.
+        HDU of rows without one.
     inherit : bool
         Whether keywords are taken from the primary header, too.
 
     Raises
     ------
     ValueError
-        As of `check_keys`.
+        As in `check_keys`.
     """
     import pyarrow as pa
 

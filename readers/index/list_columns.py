@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_lists(kind: pa.DataType) -> bool:
-    """Return whether a column holds lists, whatever is in them."""
+    """Return whether a column has lists of any kind."""
     import pyarrow as pa
 
     return bool(
@@ -29,7 +29,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def holds_numbers(kind: pa.DataType) -> bool:
-    """Return whether lists hold numbers, or lists of them."""
+    """Return whether lists contain numbers, or lists of numbers."""
     item = kind.value_type
     return is_number(item.value_type if is_lists(item) else item)
 
@@ -42,7 +42,7 @@ def most_items(column: pa.ChunkedArray) -> int:
 
 
 def width_of(name: str, column: pa.ChunkedArray) -> int | None:
-    """Return k of a column of lists of k numbers each, 1 if there are none; None without k.
+    """Return k of a column of lists of lists of k numbers, 1 if all are empty; None for numbers.
 
     TypeError if k differs, or nulls are inside the lists.
     """
@@ -62,7 +62,7 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
             )
     if len(widths) > 1:
         raise TypeError(
-            f"column {name!r} must hold lists of equally many numbers in its lists, got "
+            f"column {name!r} must have inner lists with equal numbers of items, got "
             f"{', '.join(map(str, sorted(widths)))}"
         )
     item = column.type.value_type
@@ -72,7 +72,7 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
 
 
 def are_plain(column: pa.ChunkedArray) -> bool:
-    """Return whether lists hold numbers, or lists of a fixed length of them, and no null."""
+    """Return whether lists contain numbers, or lists of k numbers, and no null."""
     import pyarrow as pa
 
     item = column.type.value_type
@@ -87,12 +87,12 @@ def are_plain(column: pa.ChunkedArray) -> bool:
 
 
 def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
-    """Return a column of lists of numbers, or of lists of k numbers, without null, which is empty.
+    """Return a column of lists of numbers, or of lists of k numbers; null becomes empty.
 
     Raises
     ------
     TypeError
-        If it holds something else, nulls inside lists, or lists of different lengths in lists.
+        If it has other values, nulls inside lists, or inner lists of different lengths.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,7 +104,7 @@ def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
     if pa.types.is_null(items.type) and not len(items):
         items = items.cast(pa.float32())
     if not is_number(items.type):
-        raise TypeError(f"column {name!r} must hold lists of numbers, got {column.type}")
+        raise TypeError(f"column {name!r} must have lists of numbers, got {column.type}")
     values = pa.array(np.ascontiguousarray(items.to_numpy()))
     if width is not None:
         values = pa.FixedSizeListArray.from_arrays(values, width or 1)
@@ -114,7 +114,7 @@ def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
 
 
 def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any] | Sequence[Any]]]:
-    """Return whether this is an array of shape (n, k) for each row, or something empty."""
+    """Return whether these are arrays of shape (n, k), or empty sequences, for each row."""
     if not isinstance(values, Sequence):
         return False
     others = [value for value in values if not _is_array(value)]
@@ -132,7 +132,7 @@ def _is_empty(value: object) -> bool:
 
 
 def column_of_arrays(name: str, values: Sequence[NDArray[Any] | Sequence[Any]]) -> pa.Array:
-    """Return a column of lists of k numbers each, of arrays of shape (n, k), or empty ones.
+    """Return arrays of shape (n, k), or empty ones, as a column of lists of lists of k numbers.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def column_of_arrays(name: str, values: Sequence[NDArray[Any] | Sequence[Any]]) 
     widths = sorted({array.shape[1] for array in arrays})
     if len(widths) > 1:
         raise ValueError(
-            f"column {name!r} needs arrays of shape (n, k) of one k, got k of {widths}"
+            f"column {name!r} needs arrays of shape (n, k) with the same k, got k = {widths}"
         )
     several = np.concatenate(arrays)
     offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Paths and URLs of rows: ranges of numbers in them, checks, and where they begin."""
+"""Paths and URLs of rows: ranges of numbers in them, checks, and their folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds paths: of files of samples, or of others, as ``mask_path``."""
+    """Return whether a column has paths: of samples, or of other files, as ``mask_path``."""
     named = name == "path" or name.startswith(PART) or name.endswith(OTHER_PATH)
     return named and holds_text(column)
 
@@ -33,7 +33,7 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
             is_url = pc.match_substring_regex(paths, URL.pattern)
-            if not name.endswith(OTHER_PATH):  # those may have a meaning for their user alone
+            if not name.endswith(OTHER_PATH):  # other columns belong to the user
                 check_urls(paths.filter(is_url))
             whole = pc.or_(whole, is_url)
             paths = paths.cast(pa.large_string())
@@ -70,16 +70,16 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
                 table = table.set_column(table.column_names.index(version), version, values)
     if not found:
         raise ValueError(
-            f"no path of the Index begins with {printable(old)}, the first is "
-            f"{printable(table['path'][0])}: give a folder that is there"
+            f"no path of the Index begins with {printable(old)}, the first path is "
+            f"{printable(table['path'][0])}: pass a folder of these paths"
         )
     return table
 
 
 def _folder(path: str) -> str:
-    """Return a path or URL of a folder, whole, with a slash at its end."""
-    if not path:  # e.g. from an unset variable; it would mean the current folder
-        raise ValueError("expected a folder or URL, got '': name it, or give '.' for this one")
+    """Return the absolute path or URL of a folder, with a slash at its end."""
+    if not path:  # e.g. an unset variable; it would mean the current folder
+        raise ValueError("expected a folder or URL, got '': pass '.' for the current folder")
     check_path(path)
     return f"{path.rstrip('/')}/" if is_url(path) else os.path.join(os.path.abspath(path), "")
 
@@ -104,7 +104,7 @@ def whole(path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError for a name that is not UTF-8, or a URL that objects cannot be read from."""
+    """Raise ValueError for a name that is not UTF-8, or for an unsupported URL."""
     if is_url(path):
         check_url(path)
     if not path.isascii():
@@ -116,7 +116,7 @@ def check_path(path: str) -> None:
 
 
 def check_urls(urls: pa.ChunkedArray) -> None:
-    """Raise ValueError for the first URL that objects cannot be read from, or with a password."""
+    """Raise ValueError for the first URL that is unsupported or has a password."""
     import pyarrow.compute as pc
 
     ordinary = pc.match_substring_regex(urls, ORDINARY)
@@ -136,7 +136,7 @@ _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def expanded(text: str) -> list[str]:
-    """Return the texts that a text with ranges such as ``{00..12}`` stands for.
+    """Return the texts that a text with ranges such as ``{00..12}`` means.
 
     Numbers have as many digits as the first one of their range.
     """

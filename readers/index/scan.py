@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LISTED = 10
-"""Left-out files and folders that the log names; more are only counted."""
+"""Maximum number of ignored files and folders that the log names; more are only counted."""
 
 _MOST_KINDS = 5
-"""Suffixes of left-out files that the message counts separately."""
+"""Maximum number of suffixes that the message counts separately."""
 
 SUFFIXES = {
     "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
@@ -43,7 +43,7 @@ SUFFIXES = {
         *(".w64", ".rf64", ".au", ".caf", ".sph"),
     ),
 }
-"""Suffixes that a folder is searched for, by format, in lower case; any case matches."""
+"""Suffixes of files to find in a folder, with their format, in lower case; any case matches."""
 _LISTS = (".parquet", ".arrow", ".csv", ".tar")
 """Suffixes of files that make many rows."""
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
@@ -62,10 +62,10 @@ def find_files(
         A folder, which is searched with its subfolders; a file; or a glob. ``{0..9}`` stands for
         all these numbers.
     suffixes : tuple of str
-        Suffixes to search a folder for, in lower case, with the dot. If it has none of these, the
-        error says which other files it has.
+        Suffixes of files to find in a folder, in lower case, with the dot. If there are none, the
+        error names the files that the folder has instead.
     beside : tuple of str
-        Suffixes of files that belong to these: they are left out, and not counted.
+        Suffixes of files that belong to these: they are ignored, and not counted.
 
     Raises
     ------
@@ -76,8 +76,8 @@ def find_files(
 
     Notes
     -----
-    Below a folder, names that begin with a dot are left out, like in globs. After a folder was
-    searched, one line of the log counts these, and another one counts files with other suffixes.
+    In a folder, names that begin with a dot are ignored, like in globs. After the search, one line
+    of the log counts these, and another one counts files with other suffixes.
     """
     check_path(text)
     if os.path.isdir(text):
@@ -96,7 +96,7 @@ def find_files(
             yield from find_files(each, suffixes, beside=beside)
     elif not glob.has_magic(text):
         raise FileNotFoundError(
-            f"{text}: no such folder or file; give a folder, a glob, a .csv or an Index file"
+            f"{text}: no such folder or file; pass a folder, a glob, a .csv or an Index file"
         )
     else:
         found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
@@ -115,17 +115,17 @@ def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[st
     Parameters
     ----------
     texts : iterable of str
-        As of `find_files`. Names with these suffixes are files, which are not looked for: there may
-        be millions.
+        As in `find_files`. Names with these suffixes are files; their existence is not checked,
+        because there may be millions.
     suffixes : tuple of str
-        Suffixes to search folders for, in lower case, with the dot.
+        Suffixes of files to find in folders, in lower case, with the dot.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file or folder.
     ValueError
-        If one is not UTF-8, or is an Index file, a catalogue, a tar or a URL of a prefix.
+        If a text is not UTF-8, or is an Index file, a catalogue, a tar or a URL of a prefix.
     """
     for text in texts:
         if is_url(text):
@@ -134,8 +134,8 @@ def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[st
         lists = (*_LISTS, "/", "*") if is_url(text) else _LISTS
         if text.lower().endswith(lists) and not is_file:
             raise ValueError(
-                f"{text} is one of several paths, and stands for several files: scan it alone, and "
-                "put the Indexes together by Index.concat; give tars as a list of their own"
+                f"{text} is in a list of paths, but contains several files: scan it separately, "
+                "and join the Indexes with Index.concat; pass tars in a separate list"
             )
         if is_file or is_url(text):
             yield whole(text)
@@ -151,12 +151,12 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     url : str
         ``s3://bucket/prefix`` or ``gs://``, where the prefix is a folder, one object, or a pattern
         (``*``, ``**``); or ``http://`` or ``https://`` of one object.
-        ``{0..9}`` stands for all these numbers.
+        ``{0..9}`` means each of these numbers.
     suffixes : tuple of str
-        Suffixes of objects to take, in lower case; of a single object or a pattern any. Names that
-        begin with a dot are left out as by `find_files`.
+        Suffixes of objects to find, in lower case; a single object or a pattern may have any
+        suffix. Names that begin with a dot are ignored, as in `find_files`.
     storage : Storage
-        How objects are requested.
+        Settings of requests.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     OSError
         If they cannot be listed.
     ValueError
-        If the URL is of another scheme, holds a password, or names an Index file.
+        If the URL has another scheme or a password, or names an Index file.
     """
     import pyarrow as pa
 
@@ -200,19 +200,19 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
 
 
 class _Unreadable:
-    """Names the first few files and folders that are left out, and counts the others."""
+    """Logs the first few files and folders that are ignored, and counts the others."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, reason: object) -> None:
-        """Count one, and log it if it is one of the first."""
+        """Count a file or folder, and log it if it is one of the first."""
         self.count += 1
         if self.count <= _LISTED:
             logger.warning("left out: %s", printable(reason))
 
     def keeps(self, path: str) -> bool:
-        """Return whether a path is UTF-8, as an Index needs; if not, count it as left out."""
+        """Return whether a path is UTF-8, as required by an Index; if not, count it."""
         try:
             check_path(path)
         except ValueError as error:
@@ -221,13 +221,13 @@ class _Unreadable:
         return True
 
     def close(self) -> None:
-        """Log how many more were left out."""
+        """Log the number of the others."""
         if self.count > _LISTED:
             logger.warning("left out: and %d more", self.count - _LISTED)
 
 
 class _Search:
-    """Looks for files below a folder."""
+    """Search for files below a folder."""
 
     def __init__(self, suffixes: tuple[str, ...], beside: tuple[str, ...] = ()) -> None:
         self.suffixes, self._beside = suffixes, beside
@@ -256,7 +256,7 @@ class _Search:
                 levels.pop()
 
     def nothing_found(self) -> str:
-        """Return a message that names the files that the folder has instead."""
+        """Return a message about the files that the folder has instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
         wanted = "; left out: ".join([wanted, *self.hidden.lines()])
         if self.skipped.count:
@@ -277,7 +277,7 @@ class _Search:
         return wanted
 
     def log(self, root: str) -> None:
-        """Write a line that counts hidden files, and one for those with other suffixes."""
+        """Log a line that counts hidden files, and one that counts those with other suffixes."""
         self.hidden.log()
         if self.others:
             logger.warning("%s: %s", root, self._others_counted())
@@ -291,11 +291,11 @@ class _Search:
         return f"{total} file{'s' if total > 1 else ''} left out: {', '.join(kinds)}"
 
     def _names(self, folder: str) -> list[str]:
-        """Return the sorted names of the files in a folder, and of its folders, with a slash."""
+        """Return the sorted names in a folder: of files, and of folders with a slash."""
         try:
             status = os.stat(folder)
             identity = status.st_dev, status.st_ino
-            if identity in self._seen:  # a link to a folder above, or to one found before
+            if identity in self._seen:  # a link to a folder above, or one that was found before
                 return []
             self._seen.add(identity)
             with os.scandir(folder) as entries:
@@ -316,7 +316,7 @@ class _Search:
 
 
 def _suffix(name: str) -> str:
-    """Return the suffix of a name, a format's if possible; '' if it has no printable one."""
+    """Return the suffix of a name, if possible that of a format; '' if none is printable."""
     name = name.lower()
     suffix = next(filter(name.endswith, FORMATS), os.path.splitext(name)[1])
     return suffix if suffix in FORMATS or suffix[1:].isalnum() else ""

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1 << 16
-"""Most strings that are Python objects at the same time: some 10 MB of paths."""
+"""Maximum number of strings that are Python objects at the same time: some 10 MB of paths."""
 
 
 def checked(table: pa.Table) -> pa.Table:
-    """Return a table as an Index holds it, or reject it, see `readers.index.table.Index`."""
+    """Check a table and return it in the form of an Index, see `readers.index.table.Index`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not isinstance(table, pa.Table):
         raise TypeError(
-            f"an Index is made of a pyarrow.Table, got {type(table)}: give "
-            "pyarrow.table(dict), pyarrow.Table.from_pandas(frame), or a path to Index.scan"
+            f"an Index is made from a pyarrow.Table, got {type(table)}: pass pyarrow.table(dict), "
+            "pyarrow.Table.from_pandas(frame), or a path to Index.scan"
         )
     check_distinct(table)
     table = without_views(table)
@@ -69,7 +69,7 @@ def check_distinct(table: pa.Table) -> None:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return the table with plain text and bytes for views: PyArrow takes no rows of views."""
+    """Return the table with string and binary for views, as PyArrow cannot take rows of views."""
     import pyarrow as pa
 
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -89,14 +89,14 @@ def part_names(table: pa.Table) -> tuple[str, ...]:
 
 
 def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the columns that locate the files of a row and some parts, and whether each is text.
+    """Yield the columns that locate the files of rows and parts, and whether each is text.
 
     Paths are text; the others are whole numbers, see `LOCATING`.
     """
     known = set(table.column_names)
     for suffix in _suffixes(parts):
         yield f"path{suffix}", True
-        # A column `offset` without `nbytes` is data of the user.
+        # A column `offset` without `nbytes` belongs to the user.
         span = {f"offset{suffix}", f"nbytes{suffix}"}
         absent = set() if span <= known else span
         for number in LOCATING:
@@ -116,7 +116,7 @@ def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
 
 
 def version_columns(path: str) -> tuple[str, str]:
-    """Return the names of the columns of ETag and length that belong to a column of paths."""
+    """Return the names of the columns of ETag and length for a column of paths."""
     if path.endswith(OTHER_PATH) and not path.startswith(PART):
         stem = path.removesuffix(OTHER_PATH)
         return f"{stem}_{ETAG}", f"{stem}_{FILE_BYTES}"
@@ -158,15 +158,15 @@ def _common_folder(table: pa.Table) -> str:
     ends = set[str]()
     for name, is_text in file_columns(table, part_names(table)):
         for chunk in table[name].chunks if is_text else ():
-            present = chunk.filter(pc.not_equal(chunk, ""))  # of a missing part
+            present = chunk.filter(pc.not_equal(chunk, ""))  # a missing part
             ends.update(pc.min_max(present).as_py().values())
-    # Of URLs, too, so not by commonpath.
+    # Also for URLs, so not by commonpath.
     prefix = os.path.commonprefix([end for end in ends if end is not None])  # noqa: RUF071
     return prefix[: prefix.rfind("/") + 1]
 
 
 def _corners(table: pa.Table) -> list[tuple[str, str]]:
-    """Return the columns of the first row and column of windows, both or none, and their type."""
+    """Return the columns of the corners of windows, both or none, with their type."""
     import pyarrow as pa
 
     kinds = [table[name].type for name in ("y", "x") if name in table.column_names]
@@ -197,7 +197,7 @@ def _texts(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
     """Yield the chunks of a column of text, without the first bytes of each text; null is empty.
 
-    They are n + 1 offsets, and the UTF-8 of all texts.
+    A chunk is n + 1 offsets, and the UTF-8 of all texts.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -224,7 +224,7 @@ def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:
         least = column.type
     if least is not None and (not isinstance(least, int) or least < 0):
         raise ValueError(
-            f"column {name!r} must hold integers from 0 on, or null, got {least}: rename it if it "
+            f"column {name!r} must have integers from 0 on, or null, got {least}: rename it if it "
             "has another meaning"
         )
 
@@ -240,7 +240,7 @@ def _check_spans(table: pa.Table) -> None:
             offset, nbytes = (pc.fill_null(pc.less(table[name], 0), True) for name in names)
             if wrong := pc.sum(pc.xor(offset, nbytes)).as_py():
                 both = " and ".join(map(repr, names))
-                raise ValueError(f"{wrong} rows have only one of {both}: give both, or null")
+                raise ValueError(f"{wrong} rows have only one of {both}: set both, or null")
     for end in ends:
         if holds_versions(table, f"etag{end}", f"file_bytes{end}") and (
             {f"offset{end}", f"nbytes{end}"} <= set(table.column_names)
@@ -248,9 +248,9 @@ def _check_spans(table: pa.Table) -> None:
             stops = pc.add(table[f"offset{end}"], table[f"nbytes{end}"])
             if wrong := pc.sum(pc.greater(stops, table[f"file_bytes{end}"])).as_py():
                 raise ValueError(
-                    f"{wrong} rows end behind their files: 'offset{end}' and 'nbytes{end}' are the "
-                    f"first byte and length of a row in a file of 'file_bytes{end}'; rename them "
-                    "if they have another meaning"
+                    f"{wrong} rows end after the end of their files: 'offset{end}' and "
+                    f"'nbytes{end}' are the first byte and length of a row in a file of "
+                    f"'file_bytes{end}'; rename them if they have another meaning"
                 )
 
 
@@ -265,7 +265,7 @@ def whole_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     """Return a numeric column, shape (rows,); times as nanoseconds, empty floats as NaN.
 
-    Of lists of a fixed length, which no row lacks, it is (rows, length).
+    For lists of a fixed length, without null, it has the shape (rows, length).
 
     Raises
     ------
@@ -284,8 +284,8 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     column = as_nanoseconds(name, column)
     if not _is_numeric(column.type):
         raise TypeError(
-            f"column {name!r} is {column.type}; a tensor can carry numbers and times: a "
-            "Loader looks up others by row"
+            f"column {name!r} is {column.type}; only numbers and times can be tensors: a Loader "
+            "looks up others by row"
         )
     if column.null_count and not pa.types.is_floating(column.type):
         raise TypeError(
@@ -296,13 +296,13 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Return a table with a column, in place of one of this name if there is one."""
+    """Return a table with a column, which replaces one of the same name."""
     kept = table.drop_columns([name]) if name in table.column_names else table
     return kept.append_column(name, values)
 
 
 def fits_tensor(column: pa.ChunkedArray) -> bool:
-    """Return whether `numbers` takes a column."""
+    """Return whether `numbers` accepts a column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -313,7 +313,7 @@ def fits_tensor(column: pa.ChunkedArray) -> bool:
 
 
 def _is_vector(column: pa.ChunkedArray) -> bool:
-    """Return whether all rows hold lists of one fixed length."""
+    """Return whether all rows have lists of one fixed length."""
     import pyarrow as pa
 
     kind = column.type
@@ -321,7 +321,7 @@ def _is_vector(column: pa.ChunkedArray) -> bool:
 
 
 def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
-    """Return a column of times as integers, others as is. ValueError if a time does not fit."""
+    """Return a column of times as integers, others unchanged. ValueError if a time does not fit."""
     import pyarrow as pa
 
     if not is_time(column.type):
@@ -330,8 +330,8 @@ def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
         return column.cast(pa.timestamp("ns")).cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise ValueError(
-            f"column {name!r} must hold times from 1677 to 2262, as nanoseconds since 1970 have 64 "
-            f"bits: leave out the rows of others, or make it a number ({error})"
+            f"column {name!r} must have times from 1677 to 2262, the range of 64-bit nanoseconds "
+            f"since 1970: leave out rows with others, or convert it to numbers ({error})"
         ) from error
 
 
@@ -351,7 +351,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 _OF_CLASSES = (
     "Index.from_class_folders, and dali-pipelines index --class_folders, make label and class_name "
-    "of folders of classes, and Index.with_column adds labels of your own"
+    "from folders of classes, and Index.with_column adds your own labels"
 )
 
 
@@ -381,7 +381,7 @@ def holds_text(column: pa.ChunkedArray | pa.Array) -> bool:
 
 
 def holds_versions(table: pa.Table, etag: str, file_bytes: str) -> bool:
-    """Return whether columns of these names, if any, hold versions and lengths of files."""
+    """Return whether columns of these names, if any, have versions and lengths of files."""
     import pyarrow as pa
 
     if not {etag, file_bytes} <= set(table.column_names):

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS = 5
-"""Rows at the beginning and at the end that are shown."""
+"""Number of rows to show at the beginning, and at the end."""
 _WIDTH = 32
-"""Characters of a cell."""
+"""Maximum number of characters of a cell."""
 _COLUMNS = 10
-"""Most columns that are named below the table because they do not fit."""
+"""Maximum number of columns to name below the table because they do not fit."""
 _LINE = 120
-"""Characters of a line; columns that do not fit are only named."""
+"""Number of characters of a line; columns that do not fit are only named."""
 _GAP = "..."
 
 
@@ -76,7 +76,7 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as short text; of a long one, as a path, the end."""
+    """Return a value as short text; a long one, such as a path, loses its beginning."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     text = f"{value:.6g}" if isinstance(value, float) else printable(value)

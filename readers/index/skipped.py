@@ -1,4 +1,4 @@
-"""Counts of what is left out of an Index: rows of containers, notes of files."""
+"""Counts of entries that are left out of an Index."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from readers.messages import printable
 
 logger = logging.getLogger(__name__)
 
-HIDDEN = "files and folders, as their names begin with a dot"
+HIDDEN = "files and folders with names that begin with a dot"
 """Reason for hidden files that systems and editors make: ``._a.jpg``, ``.ipynb_checkpoints``."""
 
 
 @dataclass
 class Skipped:
-    """Counts of what is left out, by reason, with the first example of each."""
+    """Counts of the entries left out, by reason, with the first example of each."""
 
     counts: dict[str, tuple[int, str]] = field(default_factory=dict)
     rejected: list[tuple[str, str]] = field(default_factory=list)
-    """Each that cannot be read, and why."""
+    """Each entry that cannot be read, with the reason."""
 
     def add(self, reason: str, example: str, count: int = 1) -> None:
         """Count `count` entries; `example` is the first of them."""
@@ -46,7 +46,7 @@ class Skipped:
         ]
 
     def log(self) -> None:
-        """Write one warning for each reason."""
+        """Log one warning for each reason."""
         for line in self.lines():
             logger.warning("left out: %s", line)
 
@@ -56,7 +56,7 @@ def notes_or_null(column: str, found: Iterable[bytes | OSError | None]) -> list[
     skipped, notes = Skipped(), list[bytes | None]()
     for each in found:
         if isinstance(each, OSError):
-            skipped.add(f"files of the column {column}, as they cannot be read", str(each))
+            skipped.add(f"files without {column}, because they cannot be read", str(each))
         notes.append(None if isinstance(each, OSError) else each)
     skipped.log()
     return notes

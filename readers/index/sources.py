@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def scanned_table(data: Data, suffixes: tuple[str, ...], places: Places) -> pa.Table:
     """Return the table of files, objects or tars, see `readers.index.table.Index.scan`.
 
-    Index files and catalogues are not among them.
+    Index files and catalogues are not allowed.
     """
     tars = Tar(image_suffixes=suffixes)
     are_tars, data = peeked(data)
@@ -55,5 +55,5 @@ def csv_table(path: str | os.PathLike[str]) -> pa.Table:
     if "path" not in table.column_names:
         raise ValueError(f"{os.fspath(path)}: expected a column 'path', got {table.column_names}")
     if not table.num_rows:
-        raise ValueError(f"{os.fspath(path)}: expected a row for each image, it has none")
+        raise ValueError(f"{os.fspath(path)}: expected a row for each image, but it has none")
     return table

@@ -1,4 +1,4 @@
-"""Read CSV files; columns stay text if numbers would lose something."""
+"""Read CSV files; columns stay text if numbers would lose information."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _NOT_DECIMAL = r"^[+-]?0([0-9]+|[xX].*)$"
-"""Integers with leading zeros, and hexadecimal ones, which PyArrow reads, too."""
+"""Integers with leading zeros, and hexadecimal ones, which PyArrow would convert."""
 _LONG_INTEGER = r"^[+-]?[0-9]{16,}$"
-"""Integers that a float may not hold."""
+"""Integers that may change as floats."""
 _LONG_EXPONENT = r"[eE][+]?[0-9]{3,}$"
-"""Numbers that a float may not hold, and names such as 12E4567."""
+"""Numbers that may be too large for floats, and names such as 12E4567."""
 _PATH = re.compile(r"path|path_.*|.*_path")
-"""Columns of the Index that are paths, whatever they look like."""
+"""Columns of the Index that are always paths."""
 _NUMBERS = frozenset(("hdu", "plane", "offset", "nbytes", "y", "x"))
-"""Columns of the Index that are numbers, also with leading zeros."""
+"""Columns of the Index that are always numbers, even with leading zeros."""
 _BLOCK_NBYTES = 64 << 20
-"""Bytes that PyArrow parses at a time, and the longest row; by default it would be 1 MiB."""
+"""Bytes that PyArrow parses at a time, and the longest row; PyArrow's default is 1 MiB."""
 
 
 def read_csv(path: str | os.PathLike[str]) -> pa.Table:
     """Read a CSV file in UTF-8, also a gzipped one, whose first row names the columns.
 
     Lines above it that begin with ``#`` are comments. Columns are integers, floats, bools, dates,
-    times or text, as PyArrow infers them, but text where numbers would lose something, see `loses`.
-    Columns of paths (``path``, ``mask_path``, ...) are text; ``y``, ``x``, ``hdu`` and the like are
-    numbers.
+    times or text, as PyArrow infers them, but stay text if numbers would lose information, see
+    `loses`. Columns of paths (``path``, ``mask_path``, ...) are text; ``y``, ``x``, ``hdu`` and the
+    like are numbers.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
         If it cannot be opened.
     ValueError
         If it is empty or not UTF-8, a row has more or fewer values than the first one, a quoted
-        value has no end, or two columns have one name. It names the file and the line.
+        value has no end, or two columns have one name. The message names the file and the line.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -54,7 +54,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
     content, comments = _content(name)
 
     def read(as_text: list[str] | None = None) -> pa.Table:
-        """Read all columns, or some of them, by their names, as text."""
+        """Read all columns, or the named ones, as text."""
         options = pacsv.ConvertOptions(
             include_columns=as_text, column_types=dict.fromkeys(as_text or (), pa.large_string())
         )
@@ -71,7 +71,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
         table = read()
     except pa.ArrowInvalid as error:
         _check_rows(name, content, comments)
-        raise ValueError(f"{name}: expected a CSV file, it cannot be read: {error}") from error
+        raise ValueError(f"{name}: expected a CSV file, but it cannot be read: {error}") from error
     stored = table.column_names
     names = [column.strip() for column in stored]
     if twice := sorted({column for column in names if names.count(column) > 1}):
@@ -95,11 +95,11 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Return whether converting texts to this type of numbers would lose something.
+    """Return whether converting texts to this type of numbers would lose information.
 
     Integers with leading zeros or in hexadecimal lose their spelling, long integers among floats
     their last digits, and numbers such as 1e400 become infinite. Other decimal numbers lose
-    nothing. A column of nothing but NA would become empty.
+    nothing. A column with only NA would become empty.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -136,15 +136,15 @@ def _content(name: str) -> tuple[bytes, int]:
     while content.startswith(b"#"):
         comments, content = comments + 1, content.partition(b"\n")[2]
     if not content.strip():
-        raise ValueError(f"{name}: expected a CSV file with names of columns, it is empty")
+        raise ValueError(f"{name}: expected a CSV file with names of columns, but it is empty")
     try:
         content.decode()
     except UnicodeDecodeError as error:
         line = comments + content.count(b"\n", 0, error.start) + 1
         code = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise ValueError(
-            f"{name}, line {line}: it is not UTF-8 ({error.reason}): convert it, as by "
-            f"iconv -f {code} -t utf-8"
+            f"{name}, line {line}: it is not UTF-8 ({error.reason}): convert it, e.g. with iconv "
+            f"-f {code} -t utf-8"
         ) from None
     return content, comments
 
@@ -153,20 +153,20 @@ def _check_rows(name: str, content: bytes, comments: int) -> None:
     """Raise ValueError for the first row with another number of values than the header."""
     rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     first, start = None, comments + 1
-    limit = csv.field_size_limit(sys.maxsize)  # of the whole process; masks as text are long
+    limit = csv.field_size_limit(sys.maxsize)  # of the whole process, as masks are long
     try:
         for row in rows:
             first = first or row
             if row and len(row) != len(first):
                 raise ValueError(
-                    f"{name}, line {start}: expected {len(first)} values, one for each column, "
-                    f"got {len(row)}: complete the row, and put values that hold commas in quotes"
+                    f"{name}, line {start}: expected {len(first)} values, one for each column, got "
+                    f"{len(row)}: complete the row, and put values with commas in quotes"
                 )
             start = comments + rows.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"{name}, line {start}: the quotes of a value do not match ({error}): put one at its "
-            "end, and two for each within"
+            f"{name}, line {start}: the quotes of a value do not match ({error}): add one at its "
+            "end, and write two for each inside"
         ) from error
     finally:
         csv.field_size_limit(limit)

@@ -1,4 +1,4 @@
-"""Times and durations in nanoseconds, as the methods of an Index take them."""
+"""Conversion of times and durations for the methods of an Index to nanoseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from astropy.units import Quantity
 
 UTC = ("", "UTC", "UT", "GMT")
-"""Time scales that are UTC, as astropy takes them; it is the default."""
+"""Names of UTC in astropy, its default time scale."""
 # Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
 _TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _TAI = "_TAI"
@@ -54,12 +54,12 @@ def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = F
 def times_of(
     table: pa.Table, name: str, owner: str = ""
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return a column of times in nanoseconds since 1970, and a mask of rows that have one."""
+    """Return a column of times in nanoseconds since 1970, and a mask of the rows with a time."""
     column = table[name]
     if not is_time(column.type):
         raise TypeError(
-            f"column {name!r}{owner} must hold times, it is {column.type}: put times in its "
-            "place, such as astropy's Time(values, format='mjd').datetime64"
+            f"column {name!r}{owner} must have times, but it is {column.type}: replace it by "
+            "times, such as astropy's Time(values, format='mjd').datetime64"
         )
     return as_nanoseconds(name, column).fill_null(0).to_numpy(), column.is_valid().to_numpy()
 
@@ -67,8 +67,8 @@ def times_of(
 def time_of_text(text: str, scale: str = "") -> int | None:
     """Return a time in UTC, in nanoseconds since 1970; None if the text is not a time.
 
-    It is ISO 8601 in this time scale, in UTC if it ends with ``Z``, or in TAI if it ends with
-    ``_TAI``; also in the form of JSOC, ``2011.02.15_02:00:00_TAI``.
+    Text is ISO 8601 in this time scale, in UTC if it ends with ``Z``, or in TAI if it ends with
+    ``_TAI``; or in the form of JSOC, ``2011.02.15_02:00:00_TAI``.
     """
     if text.endswith(_TAI):
         text, scale = _JSOC_DAY.sub(r"\1-\2-\3T", text.removesuffix(_TAI)), "TAI"
@@ -84,12 +84,12 @@ def time_of_text(text: str, scale: str = "") -> int | None:
 
 
 def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
-    """Return astropy's Time as a column; as of `utc_nanoseconds`.
+    """Return astropy's Time as a column, by `utc_nanoseconds`.
 
     Raises
     ------
     ValueError
-        If one does not fit into 64 bits, or its scale is local.
+        If a time does not fit into 64 bits, or its scale is local.
     """
     import pyarrow as pa
     from astropy.time import ScaleValueError
@@ -103,9 +103,9 @@ def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
     wrong = np.flatnonzero(~mask & ((found["year"] < 1678) | (found["year"] > 2261)))
     if len(wrong):
         raise ValueError(
-            f"column {name!r} of {catalogue} must hold times from 1678 to 2261, as nanoseconds "
-            f"since 1970 have 64 bits, row {wrong[0]} has {times[wrong[0]].isot}: leave out the "
-            "rows of others"
+            f"column {name!r} of {catalogue} must have times from 1678 to 2261, the range of "
+            f"64-bit nanoseconds since 1970, but row {wrong[0]} has {times[wrong[0]].isot}: leave "
+            "out the rows of others"
         )
     months = 12 * (found["year"] - 1970) + found["month"] - 1
     days = months.astype("M8[M]").astype("M8[D]") + (found["day"] - 1)
@@ -114,7 +114,7 @@ def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
 
 
 def text_times(name: str, catalogue: str, column: pa.ChunkedArray) -> pa.Array:
-    """Return text as a column of times, see `time_of_text`; ValueError if it is none."""
+    """Return text as a column of times, see `time_of_text`; ValueError for other text."""
     import pyarrow as pa
 
     texts = [(text or "").strip() for text in column.to_pylist()]
@@ -122,7 +122,7 @@ def text_times(name: str, catalogue: str, column: pa.ChunkedArray) -> pa.Array:
     for row, (text, time) in enumerate(zip(texts, times, strict=True)):
         if text and time is None:
             raise ValueError(
-                f"column {name!r} of {catalogue} must hold times in UTC from 1700 to 2199, such "
-                f"as 2015-01-01T00:00:01.5, row {row} has {text!r}: correct it, or leave it empty"
+                f"column {name!r} of {catalogue} must have times in UTC from 1700 to 2199, such as "
+                f"2015-01-01T00:00:01.5, but row {row} has {text!r}: correct it, or leave it empty"
             )
     return pa.array(times, pa.timestamp("ns"))

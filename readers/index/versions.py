@@ -52,7 +52,7 @@ def with_versions(table: pa.Table, storage: Storage) -> pa.Table:
 
 
 def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column of paths, null for files and for objects whose version is noted."""
+    """Return a column of paths, null for files and for objects with a known version."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -63,7 +63,7 @@ def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
         asked = pc.and_(asked, pc.is_null(table[nbytes]))
     elif etag in table.column_names and pc.any(asked).as_py():
         raise ValueError(
-            f"columns {etag!r} (text) and {nbytes!r} (integers) hold the ETags and lengths of the "
+            f"columns {etag!r} (text) and {nbytes!r} (integers) are the ETags and lengths of the "
             f"objects in {name!r}: rename {etag!r} if it has another meaning"
         )
     return pc.if_else(asked, paths, pa.scalar(None, paths.type))
@@ -80,13 +80,13 @@ def _looked_at(urls: list[str], storage: Storage) -> dict[str, Listed | None]:
         objects = [one.result() for one in waiting]
         errors = [one for one in objects if not isinstance(one, Listed)]
         if len(errors) == len(some) and all(map(is_of_store, errors)):
-            raise errors[0]  # that of all others
+            raise errors[0]  # the same error for all others
         bad += errors
         noted = (one if isinstance(one, Listed) else None for one in objects)
         found |= zip(some, noted, strict=True)
     if bad:
         logger.warning(
-            "%d of %d objects cannot be read, and no version of them is noted, the first: %s",
+            "%d of %d objects cannot be read and have no version, the first: %s",
             *(len(bad), len(urls), printable(bad[0])),
         )
     return found

@@ -12,10 +12,12 @@ from dali_pipelines.cli.run.stages import Stages
 Limit = Literal["consumer", "storage", "readers", "graph", "cpu", "transport"]
 """Stage that limits the run: all others wait for it.
 
-consumer   takes batches later than they are ready storage    readers wait for files readers
-readers compute, and there are cores for more of them graph      DALI's graph is slowest: transfer,
-decode, transforms cpu        readers or graph, and no core is left for more of them transport
-neither is busy: samples wait on their way between the two
+consumer   takes batches later than they are ready
+storage    readers wait for files
+readers    readers compute, and there are cores for more of them
+graph      DALI's graph is slowest: transfer, decode, transforms
+cpu        readers or graph, and no core is left for more of them
+transport  neither is busy: samples wait on their way between the two
 """
 
 _KEEPS_UP = 0.1

@@ -7,9 +7,9 @@ FITS files are compared with astropy, and files with the suffix of an encoded im
 JPEG, ...), shape and dtype according to astropy or Pillow, the largest difference between the
 pipeline's float32 and their values as float32, and
 
-    OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels DIFFERS
-    some pixels differ, or only one of the two can read the file REJECTED  neither can read it, or
-    the image does not contain the window; the reason follows
+    OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels
+    DIFFERS   some pixels differ, or only one of the two can read the file
+    REJECTED  neither can read it, or the image does not contain the window; the reason follows
 
 astropy only warns if a file ends early: it counts as agreement if the pipeline rejects the file. If
 all pixels of the image exist, the file is OK, and its line says so. Pillow does not report damage

@@ -1,1 +1,1 @@
-"""Cutouts of a catalogue: which images show its positions, and where."""
+"""Cutouts of a catalogue: the images that show its positions, and the pixels of these."""

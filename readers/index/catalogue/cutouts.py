@@ -74,7 +74,7 @@ class Cutouts:
         return pixel_pair("size", self.size)
 
     def check(self, objects: Objects) -> None:
-        """Raise KeyError if the catalogue lacks a column that is needed or to be kept."""
+        """Raise KeyError if the catalogue lacks a column that is needed or shall be kept."""
         objects.check(list(self.columns or ()))
         for names, is_given in zip((self._pixels, self._sky), self._given, strict=True):
             if is_given:
@@ -92,7 +92,7 @@ class Cutouts:
 
     @property
     def _given(self) -> tuple[bool, bool]:
-        """Whether names of columns of pixels and of positions on the sky were given."""
+        """Whether columns of pixels, and of positions on the sky, were named."""
         return self._pixels != (Cutouts.x, Cutouts.y), self._sky != (Cutouts.ra, Cutouts.dec)
 
     def apply(
@@ -102,7 +102,7 @@ class Cutouts:
         progress: Progress = iter,
         places: Places = LOCAL,
     ) -> tuple[pa.Table | None, SkippedObjects]:
-        """Return the table of the cutouts, None if there is none; and what is left out.
+        """Return the table of the cutouts, or None if there are none, and the objects left out.
 
         `progress` wraps the list of the images that are opened, e.g. tqdm; `places` finds them.
         """
@@ -133,7 +133,7 @@ class Cutouts:
     def _by_pixels(
         self, objects: Objects, names: Named, images: Images, progress: Progress
     ) -> tuple[NDArray[np.bool_], Pairs]:
-        """Return which objects have a position, and the pairs of those with images."""
+        """Return a mask of the objects with a position, and their pairs with images."""
         positions = np.stack([objects.pixels(self.y), objects.pixels(self.x)], -1) - self.origin
         has_position = np.asarray(np.isfinite(positions).all(axis=1))
         return has_position, pixel_pairs(positions, names, images, progress)
@@ -141,7 +141,7 @@ class Cutouts:
     def _by_sky(
         self, objects: Objects, names: Named | None, images: Images, progress: Progress
     ) -> tuple[NDArray[np.bool_], Pairs]:
-        """Return which objects have a position, and the pairs of those with images."""
+        """Return a mask of the objects with a position, and their pairs with images."""
         ra, dec = objects.degrees(self.ra), objects.degrees(self.dec)
         has_position = np.isfinite(ra) & (np.abs(dec) <= 90)
         ra, dec = np.where(has_position, ra, np.nan), np.where(has_position, dec, np.nan)
@@ -156,7 +156,7 @@ class Cutouts:
                 return False
             raise ValueError(
                 f"{objects.name} has pixels {self.x!r} and {self.y!r}, but no column 'path' that "
-                f"names which of the {len(images.images)} images they are on"
+                f"names the image of each, of {len(images.images)} images"
             )
         if names is not None:
             names.check_unique(objects, images)
@@ -169,10 +169,10 @@ class Cutouts:
         why = np.full(len(has_position), _ON_NONE, object)
         if names is not None:
             why[~np.isin(names.groups, names.of_images)] = (
-                "of a file or HDU that is not an image here"
+                "of a file or HDU that is not among the images"
             )
             skipped = names.of_images[list(pairs.bad)]
-            why[np.isin(names.groups, skipped)] = "on an image that is left out"
+            why[np.isin(names.groups, skipped)] = "on an image that was left out"
         why[~has_position] = "without a position"
         return why
 
@@ -201,15 +201,15 @@ def cutout_table(
 def _kept_columns(
     objects: Objects, images: Images, columns: Sequence[str] | Mapping[str, str] | None
 ) -> pa.Table:
-    """Return the columns of the catalogue that rows get, and `ROW`."""
+    """Return the columns of the catalogue that rows shall get, and `ROW`."""
     import pyarrow as pa
 
     if "offset" in images.table.column_names:
-        raise ValueError("the images are in containers: cutouts are made of files, so unpack them")
+        raise ValueError("the images are in containers, but cutouts need files: unpack them")
     if clashes := {*CORNERS, ROW} & set(images.table.column_names):
         raise ValueError(
-            f"the images have columns {', '.join(sorted(clashes))}, which those of cutouts are to "
-            "get: rename or drop them"
+            f"the images already have columns {', '.join(sorted(clashes))}, which cutouts add: "
+            "rename or drop them"
         )
     kept = objects.kept(columns, without=naming_columns(objects, images))
     taken = {*images.table.column_names, *CORNERS, ROW, "path", "hdu", "plane"}
@@ -217,16 +217,16 @@ def _kept_columns(
         renamed = columns if isinstance(columns, Mapping) else {}
         old = next((old for old, new in renamed.items() if new in twice), twice[0])
         raise ValueError(
-            f"{objects.name} has columns {', '.join(twice)}, as images or windows have: name the "
-            "columns to keep by columns=, as a mapping to rename them, e.g. "
+            f"{objects.name} has columns {', '.join(twice)}, which images or windows have, too: "
+            "set columns= to the columns to keep, as a mapping to rename them, e.g. "
             f"{{{old!r}: 'catalogue_{old}'}}"
         )
     columns_of = dict(zip(kept.column_names, kept.columns, strict=True))
-    return pa.table(columns_of | {ROW: np.arange(len(objects))})  # also if none is kept
+    return pa.table(columns_of | {ROW: np.arange(len(objects))})  # even if no other column is kept
 
 
 def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:
-    """Return the rows of the pairs that are kept; there must be some."""
+    """Return the rows of the pairs that are kept; there must be at least one."""
     import pyarrow as pa
 
     made = np.flatnonzero(corners.kept)
@@ -244,7 +244,7 @@ def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa
 def _rows_of(
     images: Images, of_pairs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of the images' table, each as often as it has pairs; and their pairs."""
+    """Return row numbers of the table of images, one for each pair and plane, and their pairs."""
     starts = np.searchsorted(of_pairs, images.numbers, "left")
     counts = np.searchsorted(of_pairs, images.numbers, "right") - starts
     rows = np.repeat(np.arange(len(images.numbers)), counts)
@@ -256,16 +256,16 @@ def _rows_of(
 
 
 class Corners(NamedTuple):
-    """First row and column of windows in images, and which are kept; shape (n,) each."""
+    """First row and column of windows in images, and whether they are kept; shape (n,) each."""
 
     y: NDArray[np.int64] | NDArray[np.float64]
-    """First row, counted from 0, also where it is outside; exact with `subpixel`."""
+    """First row, counted from 0, even if it is outside; exact with `subpixel`."""
     x: NDArray[np.int64] | NDArray[np.float64]
     """First column, as `y`."""
     overlaps: NDArray[np.bool_]
     """Whether the window shows a part of the image."""
     kept: NDArray[np.bool_]
-    """Whether it makes a row."""
+    """Whether the window makes a row."""
 
 
 def corners_of(
@@ -290,10 +290,10 @@ def corners_of(
         Keep windows that are wholly inside, that overlap the image, or whose position is on it.
     subpixel : bool
         Whether a window begins at a fraction of a pixel, so that the position is exactly in its
-        middle; else where that of `astropy.nddata.Cutout2D` begins.
+        middle; otherwise it begins where `astropy.nddata.Cutout2D` begins.
     """
     shape = np.array(size)
-    # Positions too far away for an integer: any that overlaps no image will do.
+    # Positions may be too far away for an integer: move them, but not onto an image.
     near = np.clip(positions, -shape - 2, images + shape + 2)
     first = near - (shape - 1) / 2 if subpixel else np.ceil(near - shape / 2).astype(np.int64)
     inside = (first >= 0) & (first + shape <= images)
@@ -310,7 +310,7 @@ def corners_of(
 # ---- Objects and images that make no row ---------------------------------------------------------
 
 _LISTED = 5
-"""Rows and images that the message names."""
+"""Maximum number of rows and images that the message names."""
 
 
 @dataclass(frozen=True)
@@ -318,11 +318,11 @@ class SkippedObjects:
     """Objects without a row, by reason, and images that were left out."""
 
     count: int
-    """Objects of the catalogue."""
+    """Number of objects in the catalogue."""
     objects: Mapping[str, NDArray[np.int64]]
-    """Rows of the catalogue, counted from 0, by the reason; not empty."""
+    """Rows of the catalogue, counted from 0, by reason; no reason without rows."""
     images: Mapping[str, str]
-    """Why an image was left out, by its name."""
+    """Reason why an image was left out, by its name."""
     hint: str = ""
     """Remedy for objects on no image."""
 
@@ -330,7 +330,7 @@ class SkippedObjects:
     def of(
         cls, why: NDArray[np.object_], images: Mapping[str, str], hint: str = ""
     ) -> SkippedObjects:
-        """Collect the reason of each object, '' if it makes a row."""
+        """Make it from the reason of each object, '' if it makes a row."""
         reasons = sorted(set(why.tolist()) - {""})
         return cls(len(why), {each: np.flatnonzero(why == each) for each in reasons}, images, hint)
 
@@ -343,7 +343,7 @@ class SkippedObjects:
             yield from ((row, reason) for row in rows.tolist())
 
     def message(self) -> str:
-        """Return one line that counts them and names the first."""
+        """Return a line with the counts and the first examples."""
         parts = []
         if self.objects:
             total = sum(map(len, self.objects.values()))

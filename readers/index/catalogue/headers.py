@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from readers.fits.hdus import FoundHdu
 
 _THREADS = 16
-"""Headers that are read concurrently, for files that come over a network."""
+"""Number of headers that are read concurrently, for files from a network."""
 _AHEAD = 256
 _LOOKUP = re.compile(rb"-TAB|(?:CPDIS|CQDIS|DP|DQ|D2IMDIS)[12] *=|AXISCORR *=")
-"""Distortions that stand in HDUs of their own, e.g. of HST; astropy opens the file to read them."""
+"""Types of distortions that are in separate HDUs, e.g. of HST; astropy opens the file to read
+them."""
 
 
 _SKY = re.compile(
@@ -40,21 +41,21 @@ class ImageFacts:
     """Size and sky coordinates of an image, from its header."""
 
     height: int
-    """Rows, in pixels."""
+    """Height in pixels."""
     width: int
-    """Columns, in pixels."""
+    """Width in pixels."""
     wcs: WCS | None
-    """Sky coordinates of its pixels: two celestial axes, columns first; None if not asked for."""
+    """Sky coordinates of its pixels: two celestial axes, columns first; None if not needed."""
 
 
 def image_facts(
     images: Sequence[ImageKey], *, with_wcs: bool, places: Places = LOCAL
 ) -> Iterator[ImageFacts | str]:
-    """Yield the facts of images in order, or the reason why there are none.
+    """Yield size and coordinates of images in order, or the reason why there are none.
 
     Notes
     -----
-    Threads read the headers; astropy, which is not safe in several of them, parses each WCS here.
+    Threads read the headers; this thread parses each WCS, as astropy is not thread-safe.
     """
     with ThreadPoolExecutor(_THREADS) as threads:
         for start in range(0, len(images), _AHEAD):
@@ -73,7 +74,7 @@ def plain(reason: object) -> str:
 
 
 def _header(image: ImageKey, places: Places) -> FoundHdu | None:
-    """Read a header; None if astropy must read it, or it is no FITS file."""
+    """Read a header; return None if astropy must read it, or if it is not a FITS file."""
     from readers.fits.file import FitsFile
 
     path, hdu = image
@@ -83,7 +84,7 @@ def _header(image: ImageKey, places: Places) -> FoundHdu | None:
         with FitsFile.at(places.at(path), None if hdu < 0 else hdu) as file:
             return file.header()
     except Exception:  # astropy raises many types on odd headers
-        return None  # the same error again, with a message
+        return None  # the same error again, now with a message
 
 
 def _facts(
@@ -91,7 +92,7 @@ def _facts(
 ) -> ImageFacts:
     if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
         if with_wcs:
-            raise ReadError(path, "it has no sky coordinates, as it is no FITS file")
+            raise ReadError(path, "it has no sky coordinates, as it is not a FITS file")
         return ImageFacts(*_size(places, path), None)
     from readers.fits.file import read_errors
 
@@ -107,7 +108,7 @@ def _facts(
 
 
 def _in_primary(places: Places, path: str) -> str:
-    """Return the reason why an image has no CTYPE: it is in the primary header, or missing."""
+    """Return the reason why an image has no CTYPE: it is missing, or in the primary header."""
     from readers.fits.file import FitsFile
     from readers.fits.hdus import HeaderReader
 
@@ -116,8 +117,8 @@ def _in_primary(places: Places, path: str) -> str:
     if not any(text.startswith(b"CTYPE1  =", at) for at in range(0, len(text), 80)):
         return " (CTYPE is missing)"
     return (
-        ", those of HDU 0 are not taken for it: copy their cards (CTYPE, CRVAL, CRPIX, CD, ...) "
-        "into the header of the image, or give its pixels, by x and y"
+        ", and those of HDU 0 are not used for it: copy their cards (CTYPE, CRVAL, CRPIX, CD, ...) "
+        "into the header of the image, or use pixels, by x and y"
     )
 
 
@@ -148,16 +149,16 @@ def _by_astropy(places: Places, path: str, hdu: int | None, *, with_wcs: bool) -
             return ImageFacts(height, width, None)
         header = hdus[number].header
         if _LOOKUP.search(header.tostring().encode()):
-            # Those after the image, too.
+            # Also HDUs after the image.
             hdus, _ = stack.enter_context(open_images(places.at(path)))
         return ImageFacts(height, width, _celestial(header, hdus))
 
 
 def _celestial(header: Any, hdus: Any) -> WCS | None:
-    """Return the sky coordinates of a header, None if it has no CTYPE; ValueError for others."""
+    """Return the sky coordinates of a header, None without CTYPE; ValueError if unusable."""
     from astropy.wcs import WCS
 
-    for key in _REFERENCE:  # astropy takes what is not a number for 0
+    for key in _REFERENCE:  # astropy would use 0 for other values
         if not isinstance(header.get(key, 0), int | float):
             raise ValueError(f"{key} of its header is {header[key]!r}, expected a number")
     wcs = WCS(header, hdus)

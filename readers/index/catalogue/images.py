@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ImageKey = tuple[str, int]
-"""Path and HDU; -1 for the first HDU that holds an image, or a file without HDUs."""
+"""Path and HDU; -1 for the first HDU with an image, or a file without HDUs."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Images:
     """The images of a table; rows that differ only in their plane share one."""
 
     table: pa.Table
-    """A row for each image or plane."""
+    """Table with a row for each image or plane."""
     images: list[ImageKey]
     """The images, in the order of their first rows."""
     numbers: NDArray[np.int64]
     """Number of the image of each row of the table."""
     places: Places = LOCAL
-    """Finds their files."""
+    """Opens their files."""
 
     @classmethod
     def of(cls, table: pa.Table, places: Places = LOCAL) -> Images:
@@ -73,7 +73,7 @@ class Named:
 
     @classmethod
     def only(cls, count: int) -> Named:
-        """Return that all objects name the only image."""
+        """Return groups in which all objects name the only image."""
         return cls(np.zeros(count, np.int64), np.zeros(1, np.int64))
 
     @cached_property
@@ -82,7 +82,7 @@ class Named:
         return order, self.groups[order]
 
     def objects(self, image: int) -> NDArray[np.int64]:
-        """Return the objects that name an image, in the order of the catalogue."""
+        """Return the row numbers of the objects that name an image, in ascending order."""
         order, groups = self._sorted
         start, stop = np.searchsorted(groups, self.of_images[image] + np.array([0, 1]))
         return order[start:stop]
@@ -101,7 +101,7 @@ class Named:
 
 
 def naming_columns(objects: Objects, images: Images) -> tuple[str, ...]:
-    """Return the columns of a catalogue that name images.
+    """Return the names of the columns of a catalogue that name images.
 
     ``path``, with or without ``hdu``; or ``hdu`` alone, of a single file.
     """
@@ -134,12 +134,12 @@ def with_named_hdus(objects: Objects, images: Images) -> Images:
 
 
 def named(objects: Objects, images: Images) -> Named | None:
-    """Return which images the objects name; None if they name none.
+    """Return the images that the objects name; None if they name none.
 
     Raises
     ------
     ValueError
-        If a name is that of several files, or no file is named.
+        If several files have a name, or no object names a file.
     """
     columns = naming_columns(objects, images)
     if not columns:
@@ -182,9 +182,9 @@ def _files(objects: Objects, images: Images) -> NDArray[np.int64]:
     numbers = [found.number(objects, text) for text in encoded.dictionary.to_pylist()]
     if numbers and max(numbers) < 0:
         raise ValueError(
-            f"column 'path' of {objects.name} names none of the images: the first is "
-            f"{encoded.dictionary[0].as_py()!r}, an image is {images.images[0][0]!r}; rename it if "
-            "it has another meaning"
+            f"column 'path' of {objects.name} names none of the images: its first value is "
+            f"{encoded.dictionary[0].as_py()!r}, an image is {images.images[0][0]!r}; rename the "
+            "column if it has another meaning"
         )
     codes = encoded.indices.fill_null(len(numbers)).to_numpy()
     return np.array([*numbers, -1], np.int64)[codes]
@@ -225,7 +225,7 @@ def with_hdus(
     Parameters
     ----------
     table : pyarrow.Table
-        Without a column ``hdu``.
+        Table without a column ``hdu``.
     hdus : int, str or sequence of these
         Numbers, and EXTNAMEs with ``*`` for any characters.
     places : Places
@@ -235,12 +235,12 @@ def with_hdus(
     -------
     table : pyarrow.Table
     bad : dict of str to str
-        Why a file is left out, by its path: it cannot be read, or lacks one of the HDUs.
+        Reason why a file is left out, by its path: it cannot be read, or lacks one of the HDUs.
 
     Raises
     ------
     ValueError
-        If the table has a column ``hdu``, these are no HDUs, or no file is left.
+        If the table has a column ``hdu``, `hdus` are not HDUs, or no file is left.
     """
     import pyarrow as pa
 
@@ -268,7 +268,7 @@ def with_hdus(
 
 
 def not_searched(images: Images) -> str:
-    """Return a hint if the first file has more images than the one searched; else ''."""
+    """Return a hint if the first file has more images than the one searched; otherwise ''."""
     from readers.fits.metadata import ALL, image_metadata
 
     path, hdu = images.images[0]
@@ -276,11 +276,11 @@ def not_searched(images: Images) -> str:
         return ""
     try:
         numbers = [str(facts["hdu"]) for facts in image_metadata(images.places.at(path), hdu=ALL)]
-    except ReadError:  # as the image itself, which is told
+    except ReadError:  # another message has the error
         return ""
     if len(numbers) == 1:
         return ""
     return (
-        f"of each file only the first image was searched, and {path} has images in HDUs "
-        f"{', '.join(numbers)}: hdus= searches others, by numbers or EXTNAMEs"
+        f"only the first image of each file was searched, but {path} has images in HDUs "
+        f"{', '.join(numbers)}: set hdus= to search others, by numbers or EXTNAMEs"
     )

@@ -30,7 +30,7 @@ class Pairs(NamedTuple):
     sizes: Sizes
     """Height and width of the image, shape (n, 2)."""
     bad: dict[int, str]
-    """Why an image was left out, by its number."""
+    """Reason why an image was left out, by its number."""
 
 
 class _Found:
@@ -73,11 +73,11 @@ def pixel_pairs(
     Parameters
     ----------
     positions : ndarray, shape (n, 2)
-        (y, x), NaN where there is none.
+        (y, x), NaN for objects without a position.
     names : Named
-        Which images they are on.
+        The image of each object.
     images : Images
-        Those with integer columns ``height`` and ``width`` are not opened.
+        The images; with integer columns ``height`` and ``width`` they are not opened.
     progress : callable
         See `Progress`.
     """
@@ -116,13 +116,13 @@ def sky_pairs(
     Parameters
     ----------
     ra, dec : ndarray, shape (n,)
-        Degrees, ICRS, NaN where there is none.
+        Degrees, ICRS, NaN for objects without a position.
     names : Named, optional
         The image of each object; by default all images are searched.
     images : Images
-        Each is opened.
+        The images; each is opened.
     margin : (float, float)
-        Rows and columns around an image in which an object counts as well.
+        Rows and columns around an image in which objects count, too.
     progress : callable
         See `Progress`.
     """
@@ -152,7 +152,7 @@ def sky_pairs(
 
 
 def _known_sizes(images: Images) -> list[tuple[int, int]] | None:
-    """Return the sizes that the table has for all images; None if it lacks some."""
+    """Return the sizes of all images from the table; None if it lacks some."""
     import pyarrow as pa
 
     table = images.table

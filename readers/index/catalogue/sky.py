@@ -1,4 +1,4 @@
-"""Search for the positions on the sky that an image may show, by unit vectors."""
+"""Search for the positions on the sky that an image shows, by unit vectors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _FRAMES = ("icrs", "fk5", "fk4", "galactic")
 _GRID = 9
-"""Points along each axis of an image, from which its footprint is found."""
+"""Number of points along each axis of an image that determine its footprint."""
 _WHOLE_SKY = 2.1
-"""More than the length of any chord of the unit sphere."""
+"""A number larger than any chord of the unit sphere."""
 _KEPT_FRAMES = 4
 _CLOSE = 0.1
-"""Most pixels by which a pixel position may change when it is converted to the sky and back. More
-means that an iteration did not converge."""
+"""Largest change of a pixel position, in pixels, in a conversion to the sky and back. A larger
+change means that an iteration did not converge."""
 
 
 class Cone(NamedTuple):
@@ -48,7 +48,7 @@ class SkyPositions:
     Parameters
     ----------
     lon, lat : ndarray, shape (n,)
-        Degrees; NaN where there is no position.
+        Degrees; NaN for no position.
     """
 
     def __init__(self, lon: NDArray[np.float64], lat: NDArray[np.float64]) -> None:
@@ -77,7 +77,7 @@ class Sky:
     Parameters
     ----------
     ra, dec : ndarray, shape (n,)
-        Degrees, ICRS; NaN where there is no position.
+        Degrees, ICRS; NaN for no position.
     """
 
     def __init__(self, ra: NDArray[np.float64], dec: NDArray[np.float64]) -> None:
@@ -94,28 +94,28 @@ class Sky:
     def on_image(
         self, image: ImageFacts, margin: tuple[float, float], rows: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the positions on an image or near to it.
+        """Return the positions on or near an image.
 
         Parameters
         ----------
         image : ImageFacts
-            With its WCS.
+            The image, with its WCS.
         margin : (float, float)
-            Pixels around the image along rows and columns, in which positions count as well.
+            Pixels around the image along rows and columns in which positions count, too.
         rows : ndarray of int, optional
-            Positions to look at; by default all in the circle around the image.
+            Positions to consider; by default all in the circle around the image.
 
         Returns
         -------
         rows : ndarray, shape (k,)
             Numbers of the positions, ascending.
         pixels : ndarray, shape (k, 2)
-            Where they are, as (y, x) from the middle of the first pixel.
+            Their (y, x) from the middle of the first pixel.
 
         Raises
         ------
         ValueError
-            If the frame of the image is not one of the sky, e.g. that of a planet. astropy may
+            If the frame of the image is not a frame of the sky, e.g. that of a planet. astropy may
             raise many other errors.
         """
         assert image.wcs is not None

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from astropy.table import Table
 
 Catalogue = Any
-"""A path, an astropy Table, or a table that pyarrow takes."""
+"""A path, an astropy Table, or a table that pyarrow accepts."""
 
 ROW = "catalogue_row"
-"""Column of the number of an object's row in the catalogue."""
+"""Name of the column with the number of an object's row in the catalogue."""
 
 _OWN_NAMES = {"y": "catalogue_y", "x": "catalogue_x"}
-"""Columns that keep their values under another name: ``y`` and ``x`` are the corners of windows."""
+"""New names of columns of the catalogue, because ``y`` and ``x`` are the corners of windows."""
 _TAKES = "a path, an astropy Table or a pyarrow Table"
 
 
@@ -48,7 +48,7 @@ class Objects:
     FileNotFoundError
         If there is no such file.
     TypeError
-        If it is something else.
+        If it is of another type.
     ValueError
         If the file cannot be read, or the table has no rows.
     """
@@ -76,7 +76,7 @@ class Objects:
         return len(self._table)
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether these are all names of columns."""
+        """Return whether there are columns with all of these names."""
         return set(names) <= set(self.names)
 
     def check(self, names: Sequence[str]) -> None:
@@ -87,17 +87,17 @@ class Objects:
                 raise KeyError(f"{self.name} has no column {name!r}; {meant}{self._it_has}")
 
     def check_either(self, *pairs: Sequence[str]) -> None:
-        """Raise KeyError: the catalogue needs one of these pairs of columns, named by arguments."""
-        # Not a for ra.
+        """Raise KeyError because the catalogue has none of these pairs of columns."""
+        # Not "a" for "ra".
         meant = {name: near(name, self.names) for name in chain(*pairs)}
         guesses = (
-            f"give {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
+            f"set {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
             for pair in pairs
             if all(meant[name] for name in pair)
         )
         wanted = " nor ".join(" and ".join(map(repr, pair)) for pair in pairs)
         arguments = " or ".join(", ".join(f"{name}=" for name in pair) for pair in pairs)
-        remedy = next(guesses, f"give the names that it has by {arguments}")
+        remedy = next(guesses, f"pass the names of its columns as {arguments}")
         raise KeyError(f"{self.name} has neither columns {wanted}: {remedy}; {self._it_has}")
 
     @property
@@ -105,7 +105,7 @@ class Objects:
         return f"it has {', '.join(self.names)}{self._others}"
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """Return a column; TypeError if an Index cannot hold it, e.g. a SkyCoord."""
+        """Return a column; TypeError if an Index cannot have it, e.g. a SkyCoord."""
         import pyarrow as pa
 
         values = self._table[name]
@@ -114,7 +114,7 @@ class Objects:
         if type(values).__name__ == "Time":
             return astropy_times(name, self.name, values)
         _check_kind(name, self.name, values)
-        if values.dtype.kind == "S":  # of FITS
+        if values.dtype.kind == "S":  # FITS pads text
             values = _decoded(values)
         values = getattr(values, "value", values)
         return column_of(name, values)
@@ -147,7 +147,7 @@ class Objects:
         return kept
 
     def times(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return a column of times in nanoseconds since 1970, and a mask of rows that have one.
+        """Return a column of times in nanoseconds since 1970, and a mask of the rows with a time.
 
         Text is read as by `readers.index.times.time_of_text`.
         """
@@ -161,14 +161,14 @@ class Objects:
         return times_of(pa.table({name: column}), name, f" of {self.name}")
 
     def pixels(self, name: str) -> NDArray[np.float64]:
-        """Return a column of pixel coordinates, shape (len,); NaN where there is none."""
+        """Return a column of pixel coordinates, shape (len,); NaN for missing ones."""
         unit = getattr(self._table[name], "unit", None)
         if unit is not None and str(unit) not in ("", "pix", "pixel"):
             raise ValueError(f"column {name!r} of {self.name} has unit {unit}, expected pixels")
         return self._numbers(name, "pixels")
 
     def degrees(self, name: str) -> NDArray[np.float64]:
-        """Return a column of angles in degrees, shape (len,); NaN where there is none.
+        """Return a column of angles in degrees, shape (len,); NaN for missing ones.
 
         A unit of the column is taken into account.
         """
@@ -179,7 +179,7 @@ class Objects:
         if unit is None or str(unit) == "":
             return numbers
         try:
-            # FITS and VOTable know fewer names, such as no hourangle.
+            # FITS and VOTable have fewer units, without hourangle, for example.
             return numbers * units.Unit(str(unit)).to(units.deg)
         except (units.UnitConversionError, ValueError, TypeError) as error:
             raise ValueError(
@@ -200,7 +200,7 @@ class Objects:
 
 
 def _check_kind(name: str, catalogue: str, values: Any) -> None:
-    """Raise TypeError for a column of astropy that an Index cannot hold."""
+    """Raise TypeError for a column of astropy that an Index cannot have."""
     kind, place = type(values).__name__, "numbers or text"
     if hasattr(values, "dtype") and not values.dtype.names:
         if values.dtype.kind != "c" and values.ndim <= 2 and 0 not in values.shape[1:]:
@@ -209,8 +209,8 @@ def _check_kind(name: str, catalogue: str, values: Any) -> None:
         if values.ndim > 2:
             place = f"a vector for each row, table[{name!r}].reshape(len(table), -1),"
     raise TypeError(
-        f"column {name!r} of {catalogue} is a {kind}, which an Index cannot hold: leave it out by "
-        f"columns=, or put {place} in its place"
+        f"column {name!r} of {catalogue} is a {kind}, which an Index cannot have: leave it out by "
+        f"columns=, or replace it by {place}"
     )
 
 
@@ -251,7 +251,7 @@ def _arrow(catalogue: Any) -> pa.Table:
 
 
 def _decoded(values: Any) -> Any:
-    """Return text of bytes that are UTF-8, without a mask; else the bytes."""
+    """Return bytes in UTF-8 as text, without a mask; other bytes unchanged."""
     try:
         text = np.char.decode(np.asarray(values), "utf-8")
     except UnicodeDecodeError:
@@ -262,23 +262,23 @@ def _decoded(values: Any) -> Any:
 def _is_part(catalogue: str, name: str) -> str:
     return (
         f"column {name!r} of {catalogue} would be paths of a part, of samples of several files: "
-        f"leave it out by columns=, or give a mapping with another name, {{{name!r}: "
-        f"{name.removeprefix(PART)!r}}}"
+        "leave it out by columns=, or pass a mapping with another name, "
+        f"{{{name!r}: {name.removeprefix(PART)!r}}}"
     )
 
 
 # ---- Files: CSV, Parquet, and all that astropy reads ---------------------------------------------
 
 _ECSV = b"# %ECSV "
-"""First bytes of ECSV, which says the types of its columns, whatever its suffix."""
+"""First bytes of ECSV, which contains the types of its columns, with any suffix."""
 _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
-"""Suffixes of text files whose format astropy detects by trying."""
+"""Suffixes of text files; astropy tries formats until one fits."""
 
 
 def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
-    """Read a catalogue: Parquet and CSV by PyArrow, all else by astropy.
+    """Read a catalogue: Parquet and CSV by PyArrow, all others by astropy.
 
-    Return it, and an end for messages if the file has other tables that were not read.
+    Return it, and a sentence for messages if the file has tables that were not read.
 
     Raises
     ------
@@ -304,8 +304,8 @@ def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
     except Exception as error:  # astropy raises many types on malformed input
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{path}: expected a catalogue (CSV, ECSV, Parquet, FITS table, VOTable), it cannot be "
-            f"read: {reason}"
+            f"{path}: expected a catalogue (CSV, ECSV, Parquet, FITS table, VOTable), but it "
+            f"cannot be read: {reason}"
         ) from error
 
 
@@ -320,13 +320,13 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
 
 
 def _read_text(path: str) -> Table:
-    """Read a table in a format that astropy detects. Values that numbers cannot hold stay text."""
+    """Read a table in a format that astropy detects; too large integers stay text."""
     import pyarrow as pa
     from astropy.io import ascii
     from astropy.table import Table
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "OverflowError")  # of long integers, which become text
+        warnings.filterwarnings("ignore", "OverflowError")  # about long integers, which become text
         table = Table.read(path, format="ascii")
     texts = Table.read(path, format="ascii", converters={"*": [ascii.convert_numpy(str)]})
     for name in table.colnames:
@@ -338,7 +338,7 @@ def _read_text(path: str) -> Table:
 
 
 def _read_fits(path: str) -> tuple[Table, str]:
-    """Read the first table of a FITS file, or that of SExtractor's objects.
+    """Read the first table of a FITS file, or the table of objects of SExtractor.
 
     Pairs of Julian dates, the form in which astropy writes times, become times again.
     """
@@ -351,11 +351,12 @@ def _read_fits(path: str) -> tuple[Table, str]:
         read = (chosen or tables or [0])[0]
         named = [f"{n} ({hdus[n].name})" if hdus[n].name else f"{n}" for n in tables if n != read]
         columns = hdus[read].columns if tables else ()
-        # For other times astropy ignores offsets, and the unit if one time is missing.
+        # Other times stay numbers: astropy ignores their offsets, and the unit if a time is
+        # missing.
         pairs = [column.name for column in columns if column.format == "2D" and column.coord_type]
     others = (
         f". This is HDU {read}; tables are also in HDU {', '.join(named)}: to use another one, "
-        "give astropy's Table.read(path, hdu=...) in place of the path"
+        "pass astropy's Table.read(path, hdu=...) in place of the path"
     )
     options = {"hdu": chosen[0]} if chosen else {}
     table = Table.read(path, format="fits", **options)

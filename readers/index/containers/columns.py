@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from readers.places.contract import Place
 
 RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag", "hdu", "plane")
-"""Columns that say what is read of a row. Texts ``path_...`` would name its other files."""
+"""Columns that locate the data of a row. Texts ``path_...`` would name its other files."""
 
 
 class Span(NamedTuple):
-    """Some of the bytes of a container."""
+    """A range of bytes in a container."""
 
     offset: int
     nbytes: int
 
     def moved(self, start: int) -> Span:
-        """Return the span of a whole, if this is one of a part of it that begins at `start`."""
+        """Return this span, of a part that begins at `start`, as a span of the whole."""
         return Span(self.offset + start, self.nbytes)
 
 
@@ -41,7 +41,7 @@ def container_table(
     for name, values in others.items():
         if name in RESERVED or (name.startswith("path_") and holds_text(values)):
             raise ValueError(
-                f"{place.name}: the column {name!r} of an Index says what is read of a row: give "
+                f"{place.name}: the column {name!r} of an Index locates the data of a row: give "
                 "this value another name, a feature by columns= of from_tfrecord, a member by "
                 "another extension"
             )
@@ -58,7 +58,7 @@ def container_table(
 
 
 def span_columns(name: str, path: str, spans: Sequence[Span | None]) -> dict[str, pa.Array]:
-    """Return columns ``{name}_path``, ``_offset`` and ``_nbytes``, null where there is no span."""
+    """Return columns ``{name}_path``, ``_offset`` and ``_nbytes``, null without a span."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -78,9 +78,9 @@ def _path_column(path: str, count: int) -> pa.Array:
 
 
 def value_column(values: Sequence[Any]) -> pa.Array:
-    """Return bool, numbers or text as a column; values of several kinds as the text of JSON.
+    """Return bool, numbers or text as a column; values of several types as JSON text.
 
-    So are integers beyond int64, and such that would be others among floats.
+    Integers become JSON text, too, if they are beyond int64, or would change among floats.
     """
     import pyarrow as pa
 
@@ -99,7 +99,7 @@ def value_column(values: Sequence[Any]) -> pa.Array:
 
 
 def integers_or_text(texts: Sequence[str | None]) -> pa.Array:
-    """Return texts as int64 if all are integers, spelt in the shortest way; else as text."""
+    """Return texts as int64 if all are integers in their shortest spelling; otherwise as text."""
     import pyarrow as pa
 
     column = pa.array(texts, pa.large_string())
@@ -111,10 +111,10 @@ def integers_or_text(texts: Sequence[str | None]) -> pa.Array:
 
 
 def joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the rows of several containers; where one lacks a column, it is null.
+    """Return the rows of several containers; a column that one lacks is null in its rows.
 
-    Columns of integers and floats become floats, or text where an integer might be another as a
-    float; of single values and lists, lists; of other different types, text.
+    Columns of integers and floats become floats, or text if an integer might change as a float.
+    Columns of single values and lists become lists; those of other different types text.
     """
     import pyarrow as pa
 
@@ -136,7 +136,7 @@ def _joined(name: str, parts: Sequence[pa.Table]) -> pa.ChunkedArray:
         common = _common(kinds)
     try:
         columns = [each if each is None else each.cast(common) for each in found]
-    except pa.ArrowInvalid:  # integers that would be others as floats
+    except pa.ArrowInvalid:  # integers that would change as floats
         is_list = pa.types.is_large_list(common)
         common = pa.large_list(pa.large_string()) if is_list else pa.large_string()
         columns = [each if each is None else each.cast(common) for each in found]

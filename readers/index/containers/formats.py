@@ -9,7 +9,7 @@ IMAGES = (
 """First bytes of the formats that Readers read, including gzipped FITS."""
 
 _LONGEST_TEXT = 4 << 10
-"""Most bytes of a value in an Index; larger values stay in their file."""
+"""Maximum number of bytes of a value in an Index; larger values stay in their file."""
 
 
 def is_image(begin: bytes) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from readers.places.contract import Place
 
 _LARGE, _SMALL = 1 << 20, 8 << 10
-"""Bytes of a read: small entries follow each other closely; between large ones only the headers are
-needed."""
+"""Number of bytes of a read: small entries follow each other closely; between large ones only the
+headers are needed."""
 _FAR = 64 << 10
-"""Largest gap, in bytes, that is read as well."""
+"""Largest gap, in bytes, that is read along."""
 _COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"),
     b"BZh": ("bzip2", "bunzip2"),
@@ -18,18 +18,18 @@ _COMPRESSED = {
 
 
 class Damage(ValueError):
-    """An entry that cannot be read, so that the entries after it cannot be found."""
+    """An entry cannot be read, so the entries after it cannot be found."""
 
 
 class ForwardReader:
-    """Reads ranges of a place in ascending order, those near each other by one request."""
+    """Reads ranges of a place in ascending order, with one request for neighbouring ranges."""
 
     def __init__(self, place: Place) -> None:
         self.place, self.nbytes = place, place.nbytes
         self._start, self._window = 0, b""
 
     def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` up to `stop`, fewer only where the place ends."""
+        """Return the bytes from `start` up to `stop`, fewer only at the end of the place."""
         at = start - self._start
         if at < 0 or stop > self._start + len(self._window):
             is_near = 0 <= at <= len(self._window) + _FAR
@@ -46,11 +46,11 @@ class ForwardReader:
 
 
 def check_unpacked(reader: ForwardReader) -> None:
-    """Raise ValueError, which says how to unpack it, for a compressed file."""
+    """Raise ValueError for a compressed file, with the command that unpacks it."""
     begin = reader.read(0, 8)
     for magic, (name, command) in _COMPRESSED.items():
         if begin.startswith(magic):
             raise reader.error(
-                f"it is compressed by {name}, so that single entries cannot be read: unpack it "
-                f"by {command}"
+                f"it is compressed by {name}, so single entries cannot be read: unpack it with "
+                f"{command}"
             )

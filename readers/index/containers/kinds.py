@@ -31,12 +31,12 @@ class Kind(Protocol):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Suffixes that a folder is searched for."""
+        """Suffixes of files to find in a folder."""
         ...
 
     @property
     def looked_for(self) -> str:
-        """End of the message that there is no image: the kinds of images; empty for any."""
+        """End of the message that there is no image: the required suffixes; empty for any."""
         ...
 
     def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:

@@ -1,9 +1,9 @@
-"""Images in LMDB files: values that are encoded images, or Caffe's Datum messages that hold them.
+"""Images in LMDB files: values that are encoded images, or Caffe's Datum messages with one.
 
 The format is that of LMDB 0.9 on little-endian machines of 64 bits (its mdb.c, "Page Handling"). A
-large value is in pages of its own, a small one in the page of its key: both are spans of the
-file. So readers know nothing of pages, and remote files are read like local ones. The library lmdb
-reads no remote files and gives no positions, and a file that is cut off ends its process (SIGBUS).
+large value has its own pages, a small one is in the page of its key: both are spans of the file. So
+readers know nothing of pages, and remote files are read like local ones. The library lmdb cannot
+read remote files, does not return positions, and a truncated file ends its process (SIGBUS).
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ _NO_PAGE = 2**64 - 1
 _DEEPEST = 32
 _PAGE_SIZES = [1 << bits for bits in range(8, 17)]
 _HEAD_BYTES = 64
-"""Begin of a value: the magic number of an image, or of a Datum what is before its data."""
+"""Number of bytes at the start of a value: for the magic number of an image, or the fields of a
+Datum before its data."""
 _DATA, _LABEL, _ENCODED = 4, 5, 7
 """Fields of a Datum; 1 to 3 are channels, height and width."""
 _DATUM_BEGINS = b"\x08\x22"
-"""First bytes of a Datum: its channels or its data, which no format of images begins with."""
+"""First bytes of a Datum: its channels or its data; no image format begins with these."""
 
 
 class _Image(NamedTuple):
@@ -63,7 +64,7 @@ def lmdb_table(place: Place, skipped: Skipped) -> pa.Table:
             except ValueError as error:
                 raise ValueError(f"{place.name}: key {name!r}: {error}") from error
             if image is None:
-                skipped.add("values of LMDB that are no images", f"key {name} of {place.name}")
+                skipped.add("values of LMDB that are not images", f"key {name} of {place.name}")
             else:
                 keys.append(name)
                 images.append(image)
@@ -101,7 +102,7 @@ def _image(place: Place, span: Span, head: bytes) -> _Image | None:
 
 
 def _datum(place: Place, span: Span, head: bytes) -> list[Field]:
-    """Return the fields of a Datum. Only what is around its data is read."""
+    """Return the fields of a Datum. Only the bytes around its data are read."""
     found = []
     for field in fields(head, 0, span.nbytes):
         found.append(field)
@@ -154,8 +155,8 @@ class Pages:
         Raises
         ------
         ValueError
-            If the file is damaged, cut off or being written to, or holds several databases or
-            several values of a key.
+            If the file is damaged, cut off or being written, or has several databases or several
+            values of a key.
         """
         count = 0
         if self.meta.root != _NO_PAGE:
@@ -163,7 +164,7 @@ class Pages:
                 count += len(found)
                 yield found
         if self._last_commit() != self.meta:
-            raise self._error("it was written to while it was read: wait until that ends")
+            raise self._error("it was written while it was read: wait until that ends")
         if count != self.meta.num_entries:
             raise self._error(f"it is damaged: {count} of {self.meta.num_entries} entries found")
 
@@ -190,7 +191,7 @@ class Pages:
             found, flags, lower, _ = _HEADER.unpack_from(page)
             expected = _LEAF if depth == 1 else _BRANCH
             if found != number or flags & (_LEAF | _BRANCH) != expected or lower > len(page):
-                raise self._error(f"it is damaged: page {number} is none of its tree")
+                raise self._error(f"it is damaged: page {number} is not in its tree")
             nodes = struct.unpack_from(f"<{(lower - _HEADER.size) // 2}H", page, _HEADER.size)
             try:
                 if depth == 1:
@@ -214,8 +215,8 @@ class Pages:
         low, high, flags, key_bytes = _NODE.unpack_from(page, at)
         value = at + _NODE.size + key_bytes
         key, nbytes = page[at + _NODE.size : value], low | high << 16
-        if flags & _DUPLICATES:  # many of them are a database of their own
-            raise self._error(f"key {key!r} has several values, and which is the image is unknown")
+        if flags & _DUPLICATES:  # many values of a key form another database
+            raise self._error(f"key {key!r} has several values, so its image is ambiguous")
         if flags & _DATABASE:
             raise self._error(
                 f"{key!r} is a database in it: copy its entries into an LMDB file with one database"

@@ -13,16 +13,16 @@ class Field(NamedTuple):
 
     number: int
     value: int
-    """Of a varint; else 0."""
+    """Value of a varint; otherwise 0."""
     start: int
-    """First byte of its content."""
+    """Position of the first byte of its content."""
     stop: int
 
 
 def fields(data: bytes, start: int, stop: int) -> Iterator[Field]:
     """Yield the fields of the message from `start` up to `stop`.
 
-    `data` may end before `stop`, if no more fields are taken than it holds. ValueError if it is no
+    `data` may end before `stop` if only the fields in it are taken. ValueError if it is not a
     message.
     """
     at = start

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 _MAGIC = 0xCED7230A
 _LENGTH_BITS = 29
-"""Bits of the length; those above number the parts of a record."""
+"""Bits of the length; the bits above it are the number of a part of a record."""
 _WHOLE, _FIRST = 0, 1
 _HEADER = struct.Struct("<IfQQ")
-"""IRHeader: number of labels that follow (0 for the one that it holds), label, id, a second id."""
+"""IRHeader: number of labels after it (0 if there is only the next field), label, id, a second
+id."""
 
 
 def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
@@ -36,7 +37,7 @@ def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
     idx : str, optional
         Text of its index file.
     skipped : Skipped
-        To count what is left out.
+        Counts the entries that are left out.
     """
     reader = ForwardReader(place)
     check_unpacked(reader)
@@ -46,12 +47,12 @@ def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
         try:
             part, data, stop = _record(reader, at)
         except Damage as error:
-            reason = "RecordIO files that are damaged or cut off, with what is behind"
+            reason = "RecordIO files that are damaged or cut off, with the rest of the file"
             skipped.reject(reason, place.name, error)
             break
         num_others += part == _FIRST
         if part == _FIRST:
-            reason = "records stored in parts, as they hold the bytes that separate records"
+            reason = "records stored in parts, as they contain the bytes that separate records"
             skipped.add(reason, place.name)
         elif part == _WHOLE:
             try:
@@ -70,7 +71,7 @@ def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
 
 
 def _record(reader: ForwardReader, at: int) -> tuple[int, int, int]:
-    """Return the part of a record, and where its data begin and end."""
+    """Return the part number of a record, and the start and end of its data."""
     head = reader.read(at, at + 8)
     if len(head) < 8:
         raise Damage(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
@@ -87,7 +88,7 @@ def _record(reader: ForwardReader, at: int) -> tuple[int, int, int]:
 
 
 def _header(reader: ForwardReader, data: int, stop: int) -> tuple[int, NDArray[np.float32], int]:
-    """Return the id and labels of a record, and where its image begins."""
+    """Return the id and labels of a record, and the start of its image."""
     header = reader.read(data, data + _HEADER.size)
     image = data + _HEADER.size
     if image <= stop:
@@ -101,7 +102,7 @@ def _header(reader: ForwardReader, data: int, stop: int) -> tuple[int, NDArray[n
 
 
 def _label_column(labels: Sequence[NDArray[np.float32]]) -> pa.Array:
-    """Return labels as int64 if all are integers, else as float32; several as lists."""
+    """Return labels as int64 if all are integers, otherwise as float32; several as lists."""
     import pyarrow as pa
 
     values = np.concatenate([np.zeros(0, "<f4"), *labels])
@@ -123,14 +124,15 @@ def _by_index(
 ) -> pa.Table:
     """Return the rows in the order of the index file, with its keys.
 
-    `num_others` more records, which are left out, are before the end of what can be read.
+    `num_others` is the number of readable records that are left out.
     """
     import pyarrow as pa
 
     try:
         listed = {int(at): key for key, at in map(str.split, filter(None, idx.splitlines()))}
     except ValueError:
-        raise reader.error("its .idx is damaged: expected a key and a position a line") from None
+        why = "its .idx is damaged: expected a key and a position in each line"
+        raise reader.error(why) from None
     if end < reader.nbytes:
         listed = {at: key for at, key in listed.items() if at < end}
     if len(listed) != len(starts) + num_others or not listed.keys() >= set(starts):

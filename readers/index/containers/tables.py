@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 Data = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _AT_ONCE = 16
-"""Remote containers that are scanned concurrently: most of the time is spent waiting."""
+"""Number of remote containers that are scanned concurrently: they mostly wait."""
 _TARS = (".tar", ".tgz", *(f".tar.{suffix}" for suffix in ("gz", "bz2", "xz", "zst")))
 _BESIDE = (".idx", ".lst", "lock.mdb")
-"""Suffixes of files beside containers that belong to them."""
+"""Suffixes of files that belong to containers."""
 
 
 def containers_table(
@@ -38,22 +38,22 @@ def containers_table(
     Parameters
     ----------
     kind : Kind
-        Their kind.
+        Kind of the containers.
     data : path, or iterable of paths
         A folder, a glob, one file, or paths.
     places : Places
-        Opens them.
+        Opens the files.
     skipped : Skipped, optional
-        To count what is left out, and to list what cannot be read.
+        Counts the entries that are left out, and lists the files that cannot be read.
 
     Raises
     ------
     FileNotFoundError
-        If there is none.
+        If there are no files.
     OSError
-        If none can be read, or remote storage does not answer.
+        If no file can be read, or remote storage does not answer.
     ValueError
-        If none can be read, or no row is left.
+        If no file can be read, or no row is left.
     """
     paths = container_paths(kind, data, places)
     with ThreadPoolExecutor(_AT_ONCE if any(map(is_url, paths)) else 1) as threads:
@@ -77,12 +77,12 @@ def tfrecords_table(
 def scan_container(
     kind: Kind, path: str, places: Places
 ) -> tuple[pa.Table | OSError | ValueError, Skipped]:
-    """Return the table of a container, or the error, and what is left out.
+    """Return the table of a container, or the error, and the counts of entries left out.
 
     Raises
     ------
     OSError
-        If remote storage does not answer or gives no access: other containers have the same.
+        If remote storage does not answer or denies access, as it would for other containers.
     """
     skipped = Skipped()
     try:
@@ -101,7 +101,7 @@ def joined_containers(
     scanned: Iterable[tuple[pa.Table | OSError | ValueError, Skipped]],
     skipped: Skipped | None = None,
 ) -> pa.Table:
-    """Return the table of containers that were scanned; count and log what is left out."""
+    """Return the table of scanned containers; count and log the entries left out."""
     import pyarrow as pa
 
     skipped = Skipped() if skipped is None else skipped
@@ -117,14 +117,14 @@ def joined_containers(
     skipped.log()
     if not any(table.num_rows for table in tables):
         first = "".join(f"; {line}" for line in skipped.lines()[:1])
-        raise ValueError(f"{len(tables)} {kind.name} files hold no image{first}{kind.looked_for}")
+        raise ValueError(f"{len(tables)} {kind.name} files have no image{first}{kind.looked_for}")
     return joined(tables)
 
 
 def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]:
     """Return the absolute paths and URLs of containers, see `containers_table`.
 
-    In a text, ``{0000..0999}`` stands for all numbers of this range, with as many digits.
+    In a text, ``{0000..0999}`` means each number of this range, with as many digits.
     """
     if is_text := isinstance(data, str | os.PathLike):
         texts = expanded(os.fspath(data))
@@ -132,7 +132,7 @@ def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]
         texts = [os.fspath(path) for path in data]
     for url in filter(is_url, texts):
         check_url(url)
-    # Several URLs are objects: to list them would take long.
+    # Several URLs are objects: listing them would take long.
     found = (
         _files(kind, text, places) if is_text or not is_url(text) else [text] for text in texts
     )
@@ -157,7 +157,7 @@ def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:
 
 
 def peeked(data: Data) -> tuple[bool, Data]:
-    """Return whether the first path or glob is of tars, also compressed ones, and all of them."""
+    """Return whether the first path or glob is a tar, also a compressed one, and all of them."""
     if isinstance(data, str | os.PathLike):
         return os.fspath(data).endswith(_TARS), data
     paths = iter(data)
@@ -176,6 +176,6 @@ def has_tars(text: str, places: Places) -> bool:
 
 
 def _file_in(kind: Kind, path: str) -> str:
-    """Return the path of the file of an LMDB folder; others unchanged."""
+    """Return the path of the file in an LMDB folder; other paths unchanged."""
     file = os.path.join(path, "data.mdb")
     return file if "data.mdb" in kind.suffixes and os.path.isfile(file) else path

@@ -1,4 +1,4 @@
-"""Samples of tar files, as WebDataset packs them: their members, index files and columns."""
+"""Samples of tar files in the form of WebDataset: their members, index files and columns."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _JSON = (".json", ".jsn")
 _TEXTS = (".cls", ".cls2", ".index", ".inx", ".id", ".txt", ".text", ".transcript", *_JSON)
-"""Suffixes of members whose content becomes a column: those that WebDataset decodes as text."""
+"""Suffixes of members whose content becomes a column; WebDataset decodes them as text."""
 _MOST_KINDS = 64
-"""Extensions of members; if there are more, the names are not those of WebDataset."""
+"""Maximum number of extensions; if there are more, the names are not in the form of WebDataset."""
 _LONGEST_TEXT = 64 << 10
-"""Most bytes of a member whose content becomes a value."""
+"""Maximum number of bytes of a member whose content becomes a value."""
 _META = re.compile(r"__[^/]*__($|/)")
 """Members that are reserved for WebDataset."""
 _NAME = re.compile(r"((?:.*/|)[^./]+)\.([^/]*)", re.DOTALL)
@@ -47,9 +47,9 @@ class _Sample:
     spans: dict[str, Span] = field(default_factory=dict)
     """Members by extension, in lower case."""
     texts: dict[str, Any] = field(default_factory=dict)
-    """Contents of those that are short texts, of JSON its value."""
+    """Contents of short texts, values of JSON."""
     error: ValueError | None = None
-    """Why a text of it cannot be read."""
+    """Reason why a text of it cannot be read."""
 
 
 def tar_table(
@@ -87,15 +87,16 @@ def tar_table(
     try:
         named.extend((each, _value(reader, each, skipped)) for each in files)  # in one pass
     except Damage as error:
-        skipped.reject("tars that are damaged or cut off, with what is behind", place.name, error)
-        if named:  # more members of its sample may be behind
-            named.append((named.pop()[0], ValueError("it is the last one before the damage")))
+        what = "tars that are damaged or cut off, with the rest of the file"
+        skipped.reject(what, place.name, error)
+        if named:  # more members of its sample may follow
+            named.append((named.pop()[0], ValueError("the last one before the damage")))
     linked = _linked([each for each, _ in named], links, skipped) if links else []
     named += [(each, _value(reader, each, skipped)) for each in linked]
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
     samples, unnamed = _grouped(place.name, named, _by_first_dot)
     if not image and not any(ext in exact for each in samples.values() for ext in each.spans):
-        # Names as those of AIA have dots: each image is a sample.
+        # Names contain dots, like those of AIA: each image is a sample.
         by_suffix = _BySuffix(tuple(sorted(suffixes, key=len, reverse=True)))
         samples, unnamed = _grouped(place.name, named, by_suffix)
     for name in unnamed:
@@ -121,13 +122,13 @@ def tar_table(
 
 
 def _linked(files: Sequence[Member], links: Sequence[Link], skipped: Skipped) -> list[Member]:
-    """Return links to members of the tar as members, which have the bytes of these."""
+    """Return links to members of the tar as members with the same bytes."""
     known = {posixpath.normpath(each.name): each for each in files}
     found = []
     for link in links:
         if (file := known.get(link.target)) is None:
             skipped.add(
-                "links in tars to what is not in them: pack by tar --dereference", link.name
+                "links in tars to files outside of them: pack with tar --dereference", link.name
             )
         else:
             found.append(Member(link.name, file.offset, file.nbytes))
@@ -136,14 +137,14 @@ def _linked(files: Sequence[Member], links: Sequence[Link], skipped: Skipped) ->
 
 
 def _value(reader: ForwardReader, member: Member, skipped: Skipped) -> Any:
-    """Return the content of a member that is a short text, and not hidden, as ``._a.txt``.
+    """Return the content of a member if it is a short text, and not hidden like ``._a.txt``.
 
-    Of JSON it is its value; if it cannot be read, a ValueError.
+    For JSON return its value; if it cannot be read, a ValueError.
     """
     if not member.name.lower().endswith(_TEXTS) or _is_hidden(member.name):
         return None
     if member.nbytes > _LONGEST_TEXT:
-        skipped.add("members of tars with more text than an Index should hold", member.name)
+        skipped.add("members of tars with too much text for an Index", member.name)
         return None
     content = reader.read(member.offset, member.offset + member.nbytes)
     try:
@@ -154,7 +155,7 @@ def _value(reader: ForwardReader, member: Member, skipped: Skipped) -> Any:
         return text
     try:
         value = json.loads(text)
-        if "\\u" in text:  # of which halves of a pair are no text
+        if "\\u" in text:  # half a surrogate pair is not text
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         return ValueError(f"{member.name!r} is not JSON: {error}")
@@ -172,10 +173,10 @@ def _by_first_dot(name: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class _BySuffix:
-    """Splits a name before the suffix of an image, or at its last dot."""
+    """Splits a name before the suffix of an image, or before its last dot."""
 
     suffixes: tuple[str, ...]
-    """The longest first."""
+    """Longest first."""
 
     def __call__(self, name: str) -> tuple[str, str] | None:
         if _is_hidden(name):
@@ -203,7 +204,7 @@ def _grouped(
         if ext in sample.spans:
             raise ValueError(
                 f"{path}: two members are {member.name!r}, at {sample.spans[ext].offset} and "
-                f"{member.offset}: which is right is unknown; pack the tar again"
+                f"{member.offset}: the right one is unknown; pack the tar again"
             )
         sample.spans[ext] = Span(member.offset, member.nbytes)
         if isinstance(text, ValueError):
@@ -257,10 +258,10 @@ def _text_columns(name: str, ext: str, texts: Sequence[Any]) -> dict[str, pa.Arr
     return {f"{name}_{field}": value_column([e.get(field) for e in of_rows]) for field in fields}
 
 
-# ---- Index files that NVIDIA's wds2idx writes: where each member is ------------------------------
+# ---- Index files of NVIDIA's wds2idx: positions of members ------------------------------
 
 _VERSION = "v1.2"
-"""Older versions do not store names of members."""
+"""Version of index files; older ones have no names of members."""
 
 
 def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member] | None:
@@ -278,14 +279,14 @@ def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member
     Returns
     -------
     list of Member or None
-        None if the headers of the tar have to be read: it is of another version, or names have
-        spaces, which it does not tell apart.
+        None if the headers of the tar have to be read, because the version is another, or names
+        contain spaces, which are ambiguous.
 
     Raises
     ------
     ValueError
-        If it is of another tar: the headers of the first, middle and last member, and what follows
-        that, are compared.
+        If it belongs to another tar: the headers of the first, middle and last member, and the end
+        of the tar are compared.
     """
     version, _, count = content.partition("\n")[0].partition(" ")
     samples = [line.split(" ") for line in content.splitlines()[1:] if line]
@@ -302,8 +303,8 @@ def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member
         _check(reader, found)
     except ValueError as error:
         raise ValueError(
-            f"{idx}: it is stale or damaged ({error}); make it again by wds2idx, or delete it: "
-            f"then the headers of {reader.place.name} are read"
+            f"{idx}: it is stale or damaged ({error}); make it again with wds2idx, or delete it to "
+            f"read the headers of {reader.place.name}"
         ) from error
     return found
 
@@ -312,7 +313,7 @@ def _check(reader: ForwardReader, listed: Sequence[Member]) -> None:
     """Raise ValueError unless some headers agree, and no file follows the last member."""
     for member in [listed[number] for number in (0, len(listed) // 2, -1)] if listed else []:
         found = next(members(reader, member.offset - BLOCK), None) if member.offset > 0 else None
-        # A header has only a part of a long or special name.
+        # A header has only part of a long or special name.
         is_plain = member.name.isascii() and len(member.name) < 100
         if found is None or found.nbytes != member.nbytes or (is_plain and found != member):
             raise ValueError(f"{member.name!r} is not at {member.offset}")
@@ -330,9 +331,9 @@ _FILES, _WITHOUT_DATA, _SPARSE = b"07\0", b"123456", b"S"
 _HARD_LINK, _LINKS = b"1", b"12"
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _LONGEST = 1 << 20
-"""Most bytes of a long name or of pax records; more is damage."""
+"""Maximum number of bytes of a long name or of pax records; more is damage."""
 _AFTER_END = 64 << 10
-"""Bytes after the end mark that must be zeros: tar writes at most 10 KiB of them."""
+"""Number of bytes after the end mark that must be zero: tar writes at most 10 KiB of them."""
 
 
 class Member(NamedTuple):
@@ -340,7 +341,7 @@ class Member(NamedTuple):
 
     name: str
     offset: int
-    """Its first byte in the tar."""
+    """Position of its first byte in the tar."""
     nbytes: int
 
 
@@ -349,7 +350,7 @@ class Link(NamedTuple):
 
     name: str
     target: str
-    """Name of the member that it links to, if that is in the tar."""
+    """Name of the linked member, if that is in the tar."""
 
 
 def members(
@@ -362,9 +363,9 @@ def members(
     reader : ForwardReader
         The tar.
     start : int
-        Position of the header to begin with.
+        Position of the first header to read.
     links : list of Link, optional
-        To append links to.
+        List to which links are appended.
 
     Raises
     ------
@@ -400,7 +401,7 @@ def members(
                     kind = _SPARSE
             of_next = {}
             if kind == _SPARSE:
-                raise reader.error(f"{text(name)!r} is sparse: pack it by tar without --sparse")
+                raise reader.error(f"{text(name)!r} is sparse: pack it with tar, without --sparse")
             if kind in _WITHOUT_DATA:
                 nbytes = 0
             if data + nbytes > reader.nbytes:
@@ -412,20 +413,20 @@ def members(
         at = data + -(-nbytes // BLOCK) * BLOCK
     if reader.read(at, min(at + _AFTER_END, reader.nbytes)).strip(b"\0"):
         raise reader.error(
-            f"it goes on after its end mark at {at}, like tars joined by cat: join them by tar "
+            f"it continues after its end mark at {at}, like tars joined by cat: join them with tar "
             "--concatenate"
         )
 
 
 def _link(kind: bytes, name: bytes, target: bytes) -> Link:
-    """Return a link; a hard one names a member, a symbolic one a path beside its own."""
+    """Return a link; a hard link names a member, a symbolic one a path relative to its own."""
     named = text(target.partition(b"\0")[0])
     folder = "" if kind == _HARD_LINK else posixpath.dirname(text(name))
     return Link(text(name), posixpath.normpath(posixpath.join(folder, named)))
 
 
 def text(name: bytes) -> str:
-    """Return a name as text that any Index can hold."""
+    """Return a name as text that is valid in an Index."""
     return name.decode(errors="backslashreplace")
 
 
@@ -434,7 +435,7 @@ def _parsed(reader: ForwardReader, at: int, header: bytes) -> tuple[bytes, int, 
     if len(header) < BLOCK:
         raise _cut(reader, f"a header or the end mark is expected at {at}")
     field = header[148:156].strip(b" \0")
-    # The checksum is of the header with spaces in its own field.
+    # The checksum covers the header with spaces in its own field.
     if not _is_octal(field) or int(field, 8) != sum(header) - sum(header[148:156]) + 256:
         if at == 0:
             raise reader.error("it is not a tar: it does not begin with a header")
@@ -446,9 +447,9 @@ def _parsed(reader: ForwardReader, at: int, header: bytes) -> tuple[bytes, int, 
 
 
 def _size(at: int, field: bytes) -> int:
-    if field[0] == 0x80:  # binary, as from 8 GiB on
+    if field[0] == 0x80:  # binary, for 8 GiB or more
         return struct.unpack(">Q", field[4:])[0]
-    digits = field.strip(b" \0") or b"0"  # GNU tar gives the label of a volume no size
+    digits = field.strip(b" \0") or b"0"  # the label of a volume has no size in GNU tar
     if not _is_octal(digits):
         raise Damage(f"the header at {at} has a damaged size, {field!r}")
     return int(digits, 8)
@@ -474,7 +475,7 @@ def _content(reader: ForwardReader, at: int, nbytes: int) -> bytes:
 
 
 def _records(at: int, content: bytes) -> dict[bytes, bytes]:
-    """Return pax records: their length with the line break, a space, key=value, a line break."""
+    """Return pax records; each is its whole length, a space, key=value, and a line break."""
     found = {}
     start = 0
     while start < len(content) and content[start]:

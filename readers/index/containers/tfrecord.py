@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from readers.places.contract import Place
 
 _LENGTH = struct.Struct("<QI")
-"""Length of a record and its checksum; the data follow, and their checksum."""
+"""Length of a record and its checksum, before the data and their checksum."""
 _MASK_DELTA = 0xA282EAD8
 """TensorFlow stores checksums rotated and with this added."""
 
@@ -37,7 +37,7 @@ def tfrecord_table(
     place : Place
         The file.
     image : str
-        Feature that holds the encoded image.
+        Feature with the encoded image.
     columns : mapping of str to str, optional
         Names of columns by features; None for all features.
     skipped : Skipped
@@ -50,13 +50,13 @@ def tfrecord_table(
     for number, (start, message) in enumerate(_readable(place, skipped)):
         try:
             if message is None:
-                raise ValueError("the checksum of its data does not agree")
+                raise ValueError("the checksum of its data does not match")
             of_record = dict(features(message))
             wanted = of_record if columns is None else {image, *columns} & of_record.keys()
             values = {name: values_of(message, of_record[name]) for name in wanted}
         except ValueError as error:
             name = f"{place.name} at {start}"
-            skipped.reject("records of TFRecord that are damaged or no Example", name, error)
+            skipped.reject("records of TFRecord that are damaged or not an Example", name, error)
             continue
         encoded = values.pop(image, None)
         known |= of_record.keys() - {image}
@@ -79,31 +79,30 @@ def tfrecord_table(
         made = of_rows.columns(columns[name] if columns else name, len(spans), place.name, skipped)
         if twice := others.keys() & made.keys():
             raise ValueError(
-                f"{place.name}: features make two columns {min(twice)!r}; give others in columns="
+                f"{place.name}: features make two columns {min(twice)!r}; rename them with columns="
             )
         others |= made
     return container_table(place, spans, numbers, others)
 
 
 def _readable(place: Place, skipped: Skipped) -> Iterator[tuple[int, bytes | None]]:
-    """Yield `records` up to the first damage after which no more can be found."""
+    """Yield `records` up to the first damage that hides the records after it."""
     try:
         yield from records(ForwardReader(place))
     except Damage as error:
-        skipped.reject(
-            "TFRecord files that are damaged or cut off, with what is behind", place.name, error
-        )
+        what = "TFRecord files that are damaged or cut off, with the rest of the file"
+        skipped.reject(what, place.name, error)
 
 
 def records(reader: ForwardReader) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the position and bytes of each record, None if their checksum does not agree.
+    """Yield position and bytes of each record, None instead of bytes with a wrong checksum.
 
     Raises
     ------
     Damage
         If the file is cut off, or the length of a record damaged, after the records before that.
     ValueError
-        If it is no TFRecord file.
+        If it is not a TFRecord file.
     """
     check_unpacked(reader)
     checksum = _checksum()
@@ -115,7 +114,7 @@ def records(reader: ForwardReader) -> Iterator[tuple[int, bytes | None]]:
             raise Damage(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
         nbytes, found = _LENGTH.unpack(head)
         if checksum(head[:8]) != found:
-            reason = f"the checksum of the length of the record at {at} does not agree"
+            reason = f"the checksum of the length of the record at {at} does not match"
             if at:
                 raise Damage(f"it is damaged: {reason}")
             raise reader.error(f"it is not a TFRecord file: {reason}")
@@ -151,10 +150,10 @@ class _Values:
     """Values of a feature in all rows."""
 
     by_row: dict[int, list[Any]] = field(default_factory=dict)
-    """Numbers, texts, and spans of what is not text."""
+    """Numbers, texts, and spans of bytes that are not text."""
 
     def add(self, row: int, feature: Feature, message: bytes, start: int) -> None:
-        """Add the values of a row, whose message begins at `start`."""
+        """Add the values of a row with a message that begins at `start`."""
         values = feature.values
         if feature.is_bytes:
             texts = [as_text(message[span.offset : span.offset + span.nbytes]) for span in values]
@@ -165,7 +164,7 @@ class _Values:
         self.by_row[row] = values
 
     def columns(self, name: str, count: int, path: str, skipped: Skipped) -> dict[str, pa.Array]:
-        """Return them as columns of `count` rows: of values, of lists, or of spans."""
+        """Return columns of `count` rows, with values, lists, or spans."""
         if all(len(values) < 2 for values in self.by_row.values()):
             singles = [next(iter(self.by_row.get(row, ())), None) for row in range(count)]
             spans = [each if isinstance(each, Span) else None for each in singles]
@@ -176,7 +175,7 @@ class _Values:
             return found
         flat = [value for row in range(count) for value in self.by_row.get(row, ())]
         if any(isinstance(value, Span) for value in flat):
-            skipped.add(f"lists of feature {name!r}, with values that are no text", path)
+            skipped.add(f"lists of feature {name!r}, with values that are not text", path)
             return {}
         import numpy as np
         import pyarrow as pa
@@ -190,8 +189,8 @@ class _Values:
 
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _FIRST, _SECOND = 1, 2
-"""Numbers of fields: 1 for the features of an Example, an entry of these, and the name of an entry;
-2 for the feature of an entry."""
+"""Field numbers: 1 is the features of an Example, an entry of these, and the name of an entry; 2 is
+the feature of an entry."""
 
 
 class Feature(NamedTuple):
@@ -203,12 +202,12 @@ class Feature(NamedTuple):
 
     @property
     def is_single_bytes(self) -> bool:
-        """Whether it is one value of bytes."""
+        """Whether this is a single value of bytes."""
         return self.is_bytes and len(self.values) == 1
 
 
 def features(message: bytes) -> Iterator[tuple[str, Field]]:
-    """Yield the names of the features of an Example, and where each is; ValueError if damaged."""
+    """Yield names and positions of the features of an Example; ValueError if damaged."""
     for part in fields(message, 0, len(message)):
         if part.number != _FIRST:
             continue

@@ -1,1 +1,1 @@
-"""Samples of several files: which files belong together, and the names of their parts."""
+"""Samples of several files: grouping of files, and names of the parts."""

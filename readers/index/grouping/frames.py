@@ -1,4 +1,4 @@
-"""Names of the files of a sample: channels, offsets in time, and the parts that they make."""
+"""Names of the files of a sample: channels, offsets in time, and the resulting parts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Frames:
     """The channels of a sample, each at the same offsets."""
 
     channels: tuple[str, ...] = ()
-    """Empty if there is one, without a name."""
+    """Empty if there is only one channel, without a name."""
     offsets: tuple[str, ...] = ()
-    """Empty if the sample has one time."""
+    """Empty if samples have only one time."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Offset(NamedTuple):
     """A time of a frame."""
 
     name: str
-    """Such as ``-24min``, ``0`` or ``+1.5h``, as it is in names of columns."""
+    """Name in columns, such as ``-24min``, ``0`` or ``+1.5h``."""
     nanoseconds: int
     """Time of the frame minus that of its sample."""
 
@@ -82,7 +82,7 @@ def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
     ordered = sorted(found, key=lambda one: one.nanoseconds)
     for one, after in itertools.pairwise(ordered):
         if one.nanoseconds == after.nanoseconds or one.name == after.name:
-            raise ValueError(f"offsets must be given once each, got {one.name} again")
+            raise ValueError(f"offsets must differ, got {one.name} twice")
         if after.nanoseconds - one.nanoseconds <= apart:
             raise ValueError(
                 f"offsets must be more than twice the tolerance apart, which is {apart / 2e9:g} s, "
@@ -111,17 +111,17 @@ def check_frames(frames: Frames, parts: tuple[str, ...]) -> None:
         raise ValueError(
             f"the samples of the Index have channels {', '.join(frames.channels) or '(one)'} at "
             f"{', '.join(frames.offsets)}, and there is no column 'path_{lacking[0]}': keep the "
-            "columns that Index.group made"
+            "columns of Index.group"
         )
 
 
 @functools.cache  # a Loader makes several pipelines
 def _warn_of_lost_offsets(parts: tuple[str, ...]) -> None:
     logger.warning(
-        "columns path_%s are named like the frames of a sequence, but the table has no offsets, "
-        "so that each is a channel. If its metadata were dropped, put them back: "
-        "Index(table.replace_schema_metadata(index.table.schema.metadata)), with the Index that "
-        "Index.group made",
+        "columns path_%s are named like the frames of a sequence, but the table has no offsets, so "
+        "each is a channel. If its metadata were dropped, restore them: "
+        "Index(table.replace_schema_metadata(index.table.schema.metadata)), with the Index from "
+        "Index.group",
         ", path_".join(parts),
     )
 
@@ -143,7 +143,7 @@ def with_frames(table: pa.Table, frames: Frames) -> pa.Table:
 
 
 def common_frames(tables: Sequence[pa.Table]) -> Frames:
-    """Return the frames of tables that are put together; ValueError if offsets differ."""
+    """Return the frames of tables to join; ValueError if offsets differ."""
     several = dict.fromkeys(map(frames_of, tables))
     if len(several) > 1 and any(frames.offsets for frames in several):
         described = " and ".join(

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Missing = Literal["drop", "keep"]
-"""Whether to drop a sample that lacks a channel, or to keep it."""
+"""Treatment of samples that lack a channel."""
 _LISTED = 20
-"""Channels or frames to name in a message."""
+"""Maximum number of channels or frames in a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """The arguments of `readers.index.table.Index.group`, where they are described.
+    """The arguments of `readers.index.table.Index.group`; see there.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class Grouping:
 
     def __post_init__(self) -> None:
         if self.channels is None and self.offsets is None:
-            raise ValueError("give channels, or offsets, or both")
+            raise ValueError("pass channels, or offsets, or both")
         is_several = isinstance(self.channels, Iterable) and not isinstance(self.channels, str)
         names = self._channel_names if is_several else []
         if self.channels is not None and not names:
@@ -60,7 +60,7 @@ class Grouping:
                 f"channels must be a sequence of at least one value, got {self.channels!r}"
             )
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"channels must be given once each, got {', '.join(twice)} again")
+            raise ValueError(f"channels must differ, got {', '.join(twice)} twice")
         if self.missing not in get_args(Missing):
             raise ValueError(f"missing must be one of {get_args(Missing)}, got {self.missing!r}")
         tolerance, cadence = self._tolerance_ns, self._cadence_ns
@@ -102,12 +102,12 @@ class Grouping:
                 meant = did_you_mean(str(name), names)
                 raise KeyError(
                     f"grouping needs a column {name!r}: {meant}the Index has {', '.join(names)}; "
-                    "add that of a header keyword by Index.scan(data, keys=[...]), "
-                    "with_keys(index, keys) or dali-pipelines index --keys, or name another"
+                    "add the column of a header keyword by Index.scan(data, keys=[...]), "
+                    "with_keys(index, keys) or dali-pipelines index --keys, or name another column"
                 )
 
     def apply(self, table: pa.Table) -> tuple[pa.Table, Dropped]:
-        """Return the table of samples, see `readers.index.table.Index.group`, and what it lacks."""
+        """Return the table of samples, see `Index.group`, and the dropped samples."""
         import pyarrow as pa
 
         if parts := part_names(table):
@@ -171,13 +171,13 @@ class Grouping:
     def _channel(
         self, rows: NDArray[np.int64], times: NDArray[np.int64], count: int, of: str
     ) -> ChannelFiles:
-        """Return the files of a channel: its rows that have times."""
+        """Return the files of a channel: its rows with times."""
         if not len(rows):
             raise ValueError(
                 f"column {self.time!r} is empty in all {count} rows{of}: "
                 "name another column of times"
             )
-        # If several files have the same time, this selects the first row.
+        # This selects the first of several rows with the same time.
         unique, first = np.unique(times[rows], return_index=True)
         return ChannelFiles(unique, rows[first])
 
@@ -203,7 +203,7 @@ class Grouping:
             counts.append(f"{count} have {name!r}")
             if not count:
                 seconds = channel.least_distance(times, offset.nanoseconds) / 1e9
-                counts[-1] += f" (the nearest is {seconds:.12g} s off)"
+                counts[-1] += f" (the nearest is {seconds:.12g} s away)"
         if (more := len(counts) - _LISTED) > 0:
             counts[_LISTED:] = [f"and so on for {more} more"]
         what = "channels" if self.offsets is None else "frames"
@@ -250,21 +250,21 @@ def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str,
 
 @dataclass(frozen=True)
 class Dropped:
-    """Samples that are left out because they lack a file."""
+    """Samples that are dropped because they lack a file."""
 
     count: int
-    """Number of them."""
+    """Number of dropped samples."""
     of: int
-    """Number of all samples, with them."""
+    """Number of all samples, including them."""
     missing: Mapping[str, int]
-    """Number of them that lack each part."""
+    """Number of dropped samples that lack each part."""
 
     @classmethod
     def by(
         cls, kept: NDArray[np.bool_], present: NDArray[np.bool_], parts: Sequence[str]
     ) -> Dropped:
-        """Count them by which samples are kept, shape (n,), and which parts exist, (parts, n)."""
-        dropped = present.any(axis=0) & ~kept  # no sample is where no file is
+        """Count them by masks of kept samples, shape (n,), and existing parts, (parts, n)."""
+        dropped = present.any(axis=0) & ~kept  # without any file there is no sample
         lacking = (~present[:, dropped]).sum(axis=1).tolist()
         return cls(
             int(dropped.sum()), int((dropped | kept).sum()), dict(zip(parts, lacking, strict=True))
@@ -278,7 +278,7 @@ class Dropped:
         return f"{self.count} of {self.of} samples dropped: {', '.join(listed)}"
 
     def log(self) -> None:
-        """Write the line, as a warning if they are more than half."""
+        """Log the line, as a warning if more than half are dropped."""
         if self.count:
             level = logging.WARNING if 2 * self.count > self.of else logging.INFO
             logger.log(level, "%s; a larger tolerance or missing='keep' keeps more", self)
@@ -301,9 +301,9 @@ def log_skipped(
     time : str
         Name of the column of times.
     belonging : sequence of numpy.ndarray
-        For each channel, shape (n,), which rows are of it.
+        For each channel, shape (n,): whether a row belongs to it.
     timed : numpy.ndarray
-        Shape (n,), which rows have a time.
+        Shape (n,): whether a row has a time.
     channels : sequence of ChannelFiles
         The rows that were searched.
     files : numpy.ndarray
@@ -312,12 +312,12 @@ def log_skipped(
     wanted = np.logical_or.reduce(belonging)
     searched = _mask(len(wanted), (channel.rows for channel in channels))
     used = _mask(len(wanted), [files[files >= 0]])
-    same = f"they have the {time!r} of another row of their channel"
+    same = f"they have the same {time!r} as another row of their channel"
     for level, why, rows in (
         (logging.WARNING, f"they have no {time!r}", wanted & ~timed),
         (logging.WARNING, same, wanted & timed & ~searched),
-        # As many as the tolerance, the cadence and `missing` ask for.
-        (logging.INFO, "they are the nearest file of none that is kept", searched & ~used),
+        # How many these are depends on the tolerance, the cadence and `missing`.
+        (logging.INFO, "they are not the nearest file of any kept sample", searched & ~used),
     ):
         if count := int(rows.sum()):
             first = printable(table["path"][int(rows.argmax())])
@@ -329,7 +329,7 @@ def log_skipped(
 
 
 def _mask(count: int, chosen: Iterable[NDArray[np.int64]]) -> NDArray[np.bool_]:
-    """Return a mask of `count` rows in which these are chosen."""
+    """Return a mask of `count` rows that is True for these rows."""
     mask = np.zeros(count, bool)
     for rows in chosen:
         mask[rows] = True

@@ -22,8 +22,8 @@ class ChannelFiles:
     ) -> NDArray[np.int64]:
         """Return the row nearest to each time plus `shift`; -1 for none.
 
-        Of two rows that are equally near it is the earlier one. With `once`, each row is returned
-        at most once, and the times must be ascending.
+        Of two equally near rows the earlier one is taken. With `once`, each row is returned at most
+        once, and the times must be ascending.
         """
         wanted, exists = shifted(times, shift)
         files, distance = self._nearest(wanted)
@@ -54,14 +54,14 @@ class ChannelFiles:
 
 
 def shifted(times: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return times plus `shift`, and a mask of those that 64 bits can hold."""
+    """Return times plus `shift`, and a mask of the times that fit into 64 bits."""
     limits = np.iinfo(np.int64)
     exists = times <= limits.max - shift if shift > 0 else times >= limits.min - shift
     return times + shift, exists
 
 
 def each_once(ascending: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the different ones of ascending numbers."""
+    """Return ascending numbers without repeats."""
     # np.unique uses a hash table, which takes ten times as long here.
     is_new = np.ones(len(ascending), bool)
     is_new[1:] = ascending[1:] != ascending[:-1]

@@ -1,4 +1,4 @@
-"""Put tables of Indexes together, by rows and by columns."""
+"""Join tables of Indexes, by rows and by columns."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     check_bool("fill", fill)
     if not fill:
         _check_columns(tables)
-    # Labels with and without class names may number different classes.
+    # Labels with and without class names may belong to different classes.
     labelled = [table for table in tables if not set(LABELS).isdisjoint(table.column_names)]
     classes = {classes_of(table) for table in labelled}
     if len(classes) > 1:
         raise ValueError(
-            f"the labels number different classes: {' and '.join(map(str, sorted(classes)))}; "
-            "make the Indexes with the same classes=, or give them labels of one kind by "
-            "Index.with_column"
+            f"the labels belong to different classes: {' and '.join(map(str, sorted(classes)))}; "
+            "make the Indexes with the same classes=, or set common labels with Index.with_column"
         )
     names = dict.fromkeys(name for table in tables for name in table.column_names)
     table = pa.table({name: _joined_column(name, tables) for name in names})
@@ -87,7 +86,7 @@ def _check_columns(tables: Sequence[pa.Table]) -> None:
 
 
 def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
-    """Return a column of all tables, null where a table lacks it."""
+    """Return a column of all tables, null for tables that lack it."""
     import pyarrow as pa
 
     found = dict.fromkeys(table[name].type for table in tables if name in table.column_names)
@@ -103,8 +102,8 @@ def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
         ]
     except pa.ArrowException as error:
         raise ValueError(
-            f"column {name!r} is {' and '.join(map(str, kinds))}: {str(error).rstrip('.')}; make "
-            "it one type by Index.with_column"
+            f"column {name!r} is {' and '.join(map(str, kinds))}: {str(error).rstrip('.')}; "
+            "convert it to one type with Index.with_column"
         ) from error
     return pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
 
@@ -125,7 +124,7 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         raise ValueError(f"column {name!r} needs a value for each row, got {values!r}")
     if isinstance(values, Set | Mapping):
         raise TypeError(
-            f"column {name!r} needs values in the order of the rows, and got a "
+            f"column {name!r} needs values in the order of the rows, but got a "
             f"{type(values).__name__}: make a list of them, e.g. [values[path] for path in "
             "index.table['path'].to_pylist()]"
         )
@@ -135,7 +134,7 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if hasattr(values, "__array__") and not _is_for_arrow(values):
         masked = np.ma.isMaskedArray(values) or hasattr(values, "unmasked")  # astropy's Masked
         values = np.ma.asarray(values) if masked else np.asarray(values)
-        values = values.astype(values.dtype.newbyteorder("="), copy=False)  # of FITS tables
+        values = values.astype(values.dtype.newbyteorder("="), copy=False)  # in FITS tables
         if values.ndim == 2 and values.shape[1]:
             numbers = column_of(name, values.ravel())
             return pa.FixedSizeListArray.from_arrays(numbers, values.shape[1])
@@ -143,34 +142,34 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         column = pa.array(values)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if isinstance(column.type, pa.BaseExtensionType):  # periods and intervals of pandas
+        if isinstance(column.type, pa.BaseExtensionType):  # periods and intervals in pandas
             raise TypeError(f"they are {column.type}")
         return column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"column {name!r} cannot hold these values: {error}; give one type of numbers, text, "
-            "bytes or bools, and times as an array of datetime64[ns], in which NaT is null (of "
+            f"column {name!r} cannot have these values: {error}; pass one type of numbers, text, "
+            "bytes or bools, and times as an array of datetime64[ns], in which NaT is null (for "
             "astropy's Time its datetime64)"
         ) from error
 
 
 def _is_for_arrow(values: Any) -> bool:
-    """Return whether PyArrow converts values best, such as those of pandas' own types.
+    """Return whether PyArrow should convert values, e.g. those of pandas' own types.
 
-    In an array of NumPy, integers with missing values would become floats.
+    In a NumPy array, integers with missing values would become floats.
     """
     dtype = getattr(values, "dtype", None)
-    is_frames = hasattr(dtype, "na_value") or hasattr(values, "__arrow_c_stream__")  # or of polars
-    # PyArrow cannot take sparse ones, which are NumPy's within.
+    is_frames = hasattr(dtype, "na_value") or hasattr(values, "__arrow_c_stream__")  # or polars
+    # PyArrow cannot convert sparse ones, which contain NumPy arrays.
     is_numpy = dtype is None or isinstance(dtype, np.dtype) or hasattr(dtype, "fill_value")
     return hasattr(values, "__arrow_array__") or (is_frames and not is_numpy)
 
 
 def _check_masks(name: str, values: Any) -> None:
-    """Reject masked rows: PyArrow would take the values below the mask."""
+    """Raise ValueError for masked rows: PyArrow would take the values below the mask."""
     for row, value in enumerate(values if isinstance(values, Sequence) else ()):
         if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
             raise ValueError(
-                f"column {name!r}: row {row} has masked values: fill them, e.g. with NaN, or give "
+                f"column {name!r}: row {row} has masked values: fill them, e.g. with NaN, or pass "
                 "None for a row without a value"
             )

@@ -1,4 +1,4 @@
-"""Split an Index into parts for training, validation and test, each row by its own value."""
+"""Split an Index into parts for training, validation and test."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1 << 16
-"""Values that are Python objects at the same time."""
+"""Maximum number of values that are Python objects at the same time."""
 _RUN = 10
-"""Blocks in a row, whose hashes lie in different tenths."""
+"""Number of consecutive blocks with hashes in different tenths."""
 _MOST_TRIES, _MOST_HASHED = 100, 1_000_000
-"""Seeds, and rows in all, that are tried to name a seed with which no part is empty."""
+"""Maximum number of seeds, and of rows in all, in the search for a seed without empty parts."""
 _GAMMA = 0x9E3779B97F4A7C15
 """Step of SplitMix64 (Steele et al., OOPSLA 2014)."""
 
@@ -40,8 +40,8 @@ _GAMMA = 0x9E3779B97F4A7C15
 class TimeBlocks:
     """Blocks of time that a split keeps whole, with gaps between parts.
 
-    For images whose neighbours in time are nearly equal, as those of the Sun. Each ten blocks in a
-    row are divided by the fractions, in a random order.
+    For images that resemble their neighbours in time, like those of the Sun. Each ten consecutive
+    blocks are divided by the fractions, in a random order.
 
     Raises
     ------
@@ -52,13 +52,14 @@ class TimeBlocks:
     column: str
     """Column of times."""
     block: float | str | Quantity
-    """Length of a block: seconds, or what ``astropy.units.Quantity`` takes, e.g. ``"30 d"``. Blocks
-    begin at its multiples since 1970-01-01T00:00."""
+    """Length of a block: in seconds, or a duration for ``astropy.units.Quantity``, e.g. ``"30 d"``.
+    Blocks begin at its multiples since 1970-01-01T00:00."""
     gap: float | str | Quantity = 0.0
-    """Least distance of rows of different parts, shorter than a block. Where the part changes, rows
-    of the last `gap` before the change are in no part. So the smaller a part, the more it loses, as
-    nearly each of its blocks borders on another part: with shares 0.8, 0.1 and 0.1, blocks of 10 d
-    and a gap of 2 d, the parts are 0.827, 0.087 and 0.087 of the rows that are in one."""
+    """Least distance in time of rows of different parts, shorter than a block. If the next block is
+    in another part, rows in the last `gap` of a block are in no part. So small parts lose more,
+    because nearly all their blocks have neighbours in other parts: with shares 0.8, 0.1 and 0.1,
+    blocks of 10 d and a gap of 2 d, the parts get 0.827, 0.087 and 0.087 of the rows in any
+    part."""
 
     def __post_init__(self) -> None:
         if not self._gap_ns < self._block_ns:
@@ -91,23 +92,24 @@ class TimeBlocks:
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Parts of a split that follow each other in time: the first one has the earliest rows.
+    """Parts of a split in the order of time: the first one has the earliest rows.
 
-    For forecasts, whose test set must be later than all that was trained on. Rows of one time are
-    in one part. Unlike other splits, it depends on all rows: rows that are added later may move
-    others to another part, so save the parts.
+    For forecasts, whose test set must be later than the training set. Rows with the same time are
+    in the same part. Unlike other splits, this one depends on all rows: rows that are added later
+    may move others to another part, so save the parts.
 
     Raises
     ------
     ValueError
-        If the gap is no duration.
+        If the gap is not a duration.
     """
 
     column: str
     """Column of times."""
     gap: float | str | Quantity = 0.0
-    """Least distance of rows of different parts: seconds, or what ``astropy.units.Quantity`` takes,
-    e.g. ``"1 d"``. Rows of the last `gap` before the first one of the next part are in no part."""
+    """Least distance in time of rows of different parts: in seconds, or a duration for
+    ``astropy.units.Quantity``, e.g. ``"1 d"``. Rows in the last `gap` before the first row of the
+    next part are in no part."""
 
     def __post_init__(self) -> None:
         nanoseconds("gap", self.gap)
@@ -116,7 +118,7 @@ class TimeOrder:
         """Return the part of each row, -1 for rows in gaps."""
         if seed:
             raise ValueError(
-                f"seed={seed} has no effect on TimeOrder, which has no chance: omit it"
+                f"seed={seed} has no effect on TimeOrder, which is not random: omit it"
             )
         times, gap = _times_of(table, self.column), nanoseconds("gap", self.gap)
         places = np.rint(bounds / 2**64 * len(times)).astype(np.int64)
@@ -135,15 +137,15 @@ def _times_of(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 By = str | TimeBlocks | TimeOrder
-"""What decides the part of a row."""
+"""Rule for the part of a row."""
 
 
 def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np.uint64]:
     """Return the hash of each block, see `Index.split`.
 
-    Parts are spread over time: the hashes of a run lie in different tenths of [0, 2**64), those of
-    two runs in different twentieths. And the order in a run is random, as any fixed one could have
-    the period of the year.
+    Parts are spread over time: the hashes of a run are in different tenths of [0, 2**64), those of
+    two runs in different twentieths. The order in a run is random, as a fixed one could have the
+    period of a year.
     """
 
     def drawn(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -160,12 +162,12 @@ def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np
 
 
 def usual_column(names: Collection[str]) -> str:
-    """Return the column for a split that names none."""
+    """Return the default column of a split."""
     return "key" if {"key", "offset"} <= set(names) else "path"
 
 
 def check_column(by: By, names: list[str]) -> None:
-    """Raise KeyError if the column of a split is not among the names."""
+    """Raise KeyError if the names lack the column of a split."""
     name = by if isinstance(by, str) else by.column
     if name not in names:
         raise KeyError(
@@ -193,38 +195,38 @@ def split_rows(
             f"{_remedy(table, by, bounds, seed)}"
         )
     if gaps:
-        logger.info("%d of %d rows lie in gaps, and are in no part", gaps, table.num_rows)
+        logger.info("%d of %d rows are in gaps, and in no part", gaps, table.num_rows)
     if (frames := frames_of(table)).offsets and (count := shared_files(table, frames, rows)):
         logger.warning(
-            "%d files are in sequences of several parts: split by TimeBlocks('time', block, gap), "
-            "or TimeOrder('time', gap), with a gap of the length of a sequence plus twice the "
-            "tolerance",
+            "%d files are in sequences of more than one part: split by TimeBlocks('time', block, "
+            "gap), or TimeOrder('time', gap), with a gap of the length of a sequence plus twice "
+            "the tolerance",
             count,
         )
     return rows
 
 
 def _parts(table: pa.Table, by: By, bounds: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
-    """Return the part of each row, -1 for none."""
+    """Return the part of each row, -1 for rows in no part."""
     if isinstance(by, str):
         return np.searchsorted(bounds, _hashes_of(table, by, seed), side="right")
     return by.parts(table, bounds, seed)
 
 
 def _remedy(table: pa.Table, by: By, bounds: NDArray[np.uint64], seed: int) -> str:
-    """Return what to do where a part would get no row."""
+    """Return the remedy if a part would get no row."""
     if isinstance(by, TimeOrder):
         return "use fewer parts, larger fractions, or a shorter gap"
     others = "fewer parts, larger fractions, or a column or blocks with more values"
     tries = min(_MOST_TRIES, _MOST_HASHED // table.num_rows)
     for other in range(seed + 1, min(seed + 1 + tries, 2**64)):
         if len({*_parts(table, by, bounds, other).tolist()} - {-1}) > len(bounds):
-            return f"with seed={other} each part gets some; or use {others}"
+            return f"with seed={other} each part gets rows; or use {others}"
     return f"use another seed, {others}" if not tries else f"use {others}"
 
 
 def _with_keys_of_files(table: pa.Table) -> pa.Table:
-    """Return a table in which rows without a key, of plain files, have their path for it."""
+    """Return a table in which rows without a key, i.e. of plain files, have their path as key."""
     import pyarrow.compute as pc
 
     keys, paths = (_bytes_of(name, table[name]) for name in ("key", "path"))
@@ -232,7 +234,7 @@ def _with_keys_of_files(table: pa.Table) -> pa.Table:
 
 
 def shared_files(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.int64]]) -> int:
-    """Return how many files are in sequences of several parts of a split."""
+    """Return the number of files that are in sequences of more than one part."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -248,7 +250,7 @@ def shared_files(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.
 
 
 def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
-    """Return the hashes from which on the second, third, ... part begins."""
+    """Return the first hash of the second, third, ... part."""
     if not isinstance(fractions, Mapping) or not fractions:
         raise ValueError(
             f"fractions must be a dict such as {{'train': 0.9, 'val': 0.1}}, got {fractions!r}"
@@ -286,7 +288,7 @@ def _hashes(values: list[bytes], seed: int) -> NDArray[np.uint64]:
 
 
 def _bytes_of(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return what is hashed of a column: text as UTF-8, numbers in decimal."""
+    """Return the bytes to hash for each value: text as UTF-8, numbers in decimal."""
     import pyarrow as pa
 
     kind = column.type

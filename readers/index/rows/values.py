@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class RowValues:
-    """Columns of an Index, of which only the requested rows are read.
+    """Columns of an Index; only requested rows are read.
 
     Parameters
     ----------
     table : pyarrow.Table
         The table of the Index.
     names : iterable of str
-        Columns; those that fit a tensor are left out.
+        Columns; those that can be tensors are ignored.
     file : SharedFile, optional
         The file from which the table is mapped.
 
@@ -34,9 +34,9 @@ class RowValues:
     KeyError
         If there is no such column.
     TypeError
-        If it holds lists of numbers with nulls in them, or of different lengths in lists.
+        If it has lists of numbers with nulls in them, or inner lists of different lengths.
     ValueError
-        If it holds times that do not fit into 64 bits.
+        If it has times that do not fit into 64 bits.
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class RowValues:
                 continue
             if is_lists(column.type) and holds_numbers(column.type):
                 self._widths[name] = width_of(name, column)
-            for chunk in column.chunks:  # now, and not in the midst of an epoch
+            for chunk in column.chunks:  # now, not in the middle of an epoch
                 schema.as_nanoseconds(name, chunk)
             self._columns[name] = column
         self._file = file
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are looked up."""
+        """Names of the columns."""
         return tuple(self._columns)
 
     def of(self, rows: Sequence[int]) -> dict[str, list[Any]]:
         """Return the values of some rows, by column; None for null.
 
-        Text is str, a list of numbers an array, times are nanoseconds since 1970, and all else is
-        what ``pyarrow.Scalar.as_py`` returns.
+        Text is str, lists of numbers are arrays, times are nanoseconds since 1970, and all others
+        are as ``pyarrow.Scalar.as_py`` returns them.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class RowValues:
         return {name: self._values(name, column, rows) for name, column in self._columns.items()}
 
     def _values(self, name: str, column: pa.ChunkedArray, rows: Sequence[int]) -> list[Any]:
-        # Row by row: `take` would first join the chunks of the whole column.
+        # Row by row, because `take` would first join the chunks of the whole column.
         if name in self._widths:
             found = (column.slice(row, 1) for row in rows)
             return [self._array(name, one) if one[0].is_valid else None for one in found]

@@ -29,7 +29,7 @@ class RunningWeights:
         from readers.index.index_file import store_columns  # not in reader processes
 
         _, exponent = np.frexp(weights.max())
-        # A power of two changes no ratio, and no sum overflows.
+        # Division by a power of two keeps all ratios, and prevents overflow.
         sums = np.cumsum(np.ldexp(weights, -exponent))
         self._sums = store_columns({"sums": sums})["sums"]
 
@@ -45,7 +45,8 @@ class RunningWeights:
             In [0, 1), with at most 53 bits, so that its product with the sum is below the sum.
         """
         sums = self._sums.array
-        # The first sum above it. A row of weight 0 has the sum of the row before, and is skipped.
+        # The first sum above the share. A row of weight 0 has the same sum as the row before it,
+        # and is never returned.
         return int(np.searchsorted(sums, share * sums[-1], side="right"))
 
     @cached_property
@@ -69,8 +70,8 @@ def running_weights(table: pa.Table, name: str) -> RunningWeights:
         row = int(bad.argmax())
         raise ValueError(
             f"weights must be finite numbers from 0 on, and column {name!r} has "
-            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}), in all "
-            f"{int(bad.sum())} such rows"
+            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}), and "
+            f"{int(bad.sum())} such rows in all"
         )
     if not weights.any():
         raise ValueError(f"weights: column {name!r} is 0 in all {len(weights)} rows")

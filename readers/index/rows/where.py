@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _ROW = "\ue000"
-"""Column of row numbers. DuckDB suggests similar names in errors, and none is similar to this."""
+"""Column of row numbers. DuckDB suggests similar names in errors, so it resembles no other name."""
 
 # Nothing outside the table can be reached: no file, no network, no Python variable.
 _DUCKDB_CONFIG = {
@@ -27,9 +27,9 @@ _DUCKDB_CONFIG = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
-    "threads": "1",  # with several threads another row may be the first of a group each time
+    "threads": "1",  # with several threads, the first row of a group could differ each time
 }
-# Dates are compared with times in UTC, not in the time zone of the machine.
+# Compare dates with times in UTC, not in the time zone of the machine.
 _SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
 
 
@@ -49,24 +49,24 @@ def selected(table: pa.Table, rows: ArrayLike) -> pa.Table:
             f"({count},); got {what!s}"
         )
     for place in np.flatnonzero((chosen < 0) | (chosen >= count))[:1]:
-        raise IndexError(f"row numbers must lie in [0, {count}), got {chosen[place]}")
+        raise IndexError(f"row numbers must be in [0, {count}), got {chosen[place]}")
     return table.take(pa.array(chosen, pa.int64()))
 
 
 def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     """Return the rows for which the condition is true, in order, shape (k,).
 
-    NaN in a column of floats is a missing value, as null is. Dates and times without a time zone
-    are in UTC.
+    NaN in a column of floats is a missing value, like null. Dates and times without a time zone are
+    in UTC.
 
-    `SQLExpression` takes a single expression and nothing that could follow or replace one.
+    `SQLExpression` accepts only a single expression, without other statements.
 
     Parameters
     ----------
     table : pyarrow.Table
         Any table.
     where : str
-        The condition. Columns of header keywords may also be named as FITS spells them, in double
+        The condition. Columns of header keywords may also be named by the FITS keyword in double
         quotes.
 
     Raises
@@ -76,8 +76,8 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     TypeError
         If the condition is not text.
     ValueError
-        If the condition is not such an expression, is neither true nor false, or uses what may give
-        other rows each time; or if names of columns differ only in case.
+        If the condition is not such an expression, if its values are not bools, if it may choose
+        other rows each time, or if names of columns differ only in case.
     """
     try:
         import duckdb
@@ -111,7 +111,7 @@ def _matching(
     row_name = _ROW
     while row_name in table.column_names:
         row_name += _ROW
-    # A view, so that a condition can have subqueries: (SELECT avg(exptime) FROM archive).
+    # A view allows subqueries in conditions: (SELECT avg(exptime) FROM archive).
     _without_nan(connection.from_arrow(table)).create_view("archive")
     numbered = table.append_column(row_name, [np.arange(table.num_rows)])
     archive = _without_nan(connection.from_arrow(numbered)).set_alias("archive")
@@ -144,9 +144,9 @@ def _readable(
 
 
 def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.DataType]) -> str:
-    # Keep suggested names, but not the query and long lists of functions.
+    # Keep suggested names, but drop the query and long lists of functions.
     reason = re.split(r"\n[\n\t]", str(error))[0]
-    if "Candidate bindings" not in reason:  # of a name that is not a column: some that are like it
+    if "Candidate bindings" not in reason:  # names that are similar to one that is not a column
         return reason
     unread = ", ".join(f"{name} of {kind}" for name, kind in others.items())
     return (
@@ -160,16 +160,16 @@ def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.Data
 def _check_case(where: str, names: Sequence[str]) -> None:
     seen: dict[bytes, str] = {}
     for name in names:
-        other = seen.setdefault(name.encode().lower(), name)  # of ASCII alone, as DuckDB
+        other = seen.setdefault(name.encode().lower(), name)  # only for ASCII, like DuckDB
         if other != name:
             raise ValueError(
-                f"where {where!r}: columns {other!r} and {name!r} differ only in case, and SQL "
-                "does not tell them apart: rename one of them"
+                f"where {where!r}: columns {other!r} and {name!r} differ only in case, which SQL "
+                "ignores: rename one of them"
             )
 
 
 def _with_keywords(table: pa.Table, where: str) -> pa.Table:
-    """Return the table with columns of such names as ``"DATE-OBS"``, for date_obs."""
+    """Return the table with further columns named by keywords, ``"DATE-OBS"`` for date_obs."""
     known = {name.lower(): name for name in table.column_names}
     for quoted in re.findall(r'"([^"]+)"', where):
         own = known.get(column_name(quoted))
@@ -189,16 +189,17 @@ def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     return archive.project(f"* REPLACE ({', '.join(replaced)})") if replaced else archive
 
 
-# ---- Whether a condition finds the same rows each time -------------------------------------------
+# ---- Check that a condition finds the same rows each time
+# -------------------------------------------
 
-# All names in the condition, however it is written. Each SELECT has a sample, null or not.
+# All names in the condition, in any syntax. Each SELECT has a sample, which may be null.
 _PARSED = """
     SELECT list_transform(parsed ->> '$..function_name', lambda name: lower(name)),
         list_transform(parsed ->> '$..column_names[0]', lambda name: lower(name)),
         parsed ->> '$..sample'
     FROM (SELECT json_serialize_sql('SELECT ' || ?) AS parsed)
 """
-# Of macros and table functions, stability is null; the latter may ask for anything, as query().
+# The stability of macros and table functions is null; the latter can run anything, like query().
 _FUNCTIONS = """
     SELECT function_name, string_agg(macro_definition, ' '),
         bool_or(stability <> 'CONSISTENT') OR bool_and(function_type LIKE 'table%')
@@ -210,17 +211,17 @@ _BARE = {
 }
 """Functions that need no parentheses."""
 _OTHERS = {
-    "age",  # of one time, which is compared with the current date
+    "age",  # with one time, it compares it with the current date
     "reservoir_quantile",
     *_BARE,
 }
-"""Functions that DuckDB calls consistent, or does not list."""
+"""Functions that DuckDB declares consistent, or does not list."""
 
 
 def check_repeatable(
     where: str, columns: Sequence[str], connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """Raise ValueError if a valid condition samples, or calls what may give other values later."""
+    """Raise ValueError if a valid condition uses a sample, or a function of varying results."""
     functions, names, samples = connection.execute(_PARSED, [where]).fetchall()[0]
     functions += _BARE.intersection(names).difference(map(str.lower, columns))
     unstable = sorted(_unstable().intersection(functions))
@@ -229,8 +230,8 @@ def check_repeatable(
         found.append("SAMPLE")
     if found:
         raise ValueError(
-            f"where {where!r}: {', '.join(found)} may give other rows each time: Index.split "
-            "divides rows in a way that can be repeated, and Index.select takes row numbers"
+            f"where {where!r}: {', '.join(found)} may give other rows each time: use Index.split, "
+            "which is reproducible, or Index.select, which takes row numbers"
         )
 
 

@@ -1,4 +1,4 @@
-"""Rows for parts of images: planes, and the windows of a grid; and what all windows share."""
+"""Rows for parts of images: planes, windows of a grid, and common properties of windows."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _KEY = b"dali-pipelines window size"
 
 
 class Windows(NamedTuple):
-    """What the windows whose corners a table has share."""
+    """Common properties of the windows in a table."""
 
     size: tuple[int, int]
-    """(height, width), in pixels."""
+    """(height, width) in pixels."""
     outside: Outside | None = None
-    """Treatment of those that are not wholly inside the image; None if it is unknown."""
+    """Treatment of windows that are not wholly inside the image; None if unknown."""
 
 
 def windows_of(table: pa.Table) -> Windows | None:
-    """Return what the windows of a table share, if it is noted in its metadata."""
+    """Return the common properties of windows from the metadata of a table, or None."""
     stored = (table.schema.metadata or {}).get(_KEY)
     if stored is None or not {*CORNERS} <= {*table.column_names}:
         return None
@@ -41,7 +41,7 @@ def windows_of(table: pa.Table) -> Windows | None:
 
 
 def with_windows(table: pa.Table, windows: Windows | None) -> pa.Table:
-    """Return the table with this note on its windows in its metadata, or with none."""
+    """Return the table with these properties in its metadata; None removes them."""
     kept = {key: value for key, value in (table.schema.metadata or {}).items() if key != _KEY}
     if windows is not None:
         noted = [*windows.size, *([windows.outside] if windows.outside else [])]
@@ -50,7 +50,7 @@ def with_windows(table: pa.Table, windows: Windows | None) -> pa.Table:
 
 
 def common_windows(tables: Iterable[pa.Table]) -> Windows | None:
-    """Return what the windows of several tables share; None if they differ in size."""
+    """Return the common properties of windows of several tables; None if sizes differ."""
     found = {windows_of(table) for table in tables}
     if len(found) == 1:
         return found.pop()
@@ -98,7 +98,7 @@ def window_rows(
 
 
 def pixel_pair(name: str, given: int | Sequence[int]) -> tuple[int, int]:
-    """Return (height, width) of an argument that is one or two integers."""
+    """Return (height, width) from an argument of one or two integers."""
     pair: Sequence[Any] = _two(given) or (given, given)
     if not all(is_integer(side, 1) for side in pair):
         raise ValueError(
@@ -131,7 +131,7 @@ def _lengths(table: pa.Table, side: int | str) -> NDArray[np.int64]:
     found = table[side].to_numpy()
     if not np.issubdtype(found.dtype, np.integer):
         raise ValueError(
-            f"image: column {side!r} must hold integers and have no empty rows, got {found.dtype}"
+            f"image: column {side!r} must have integers and no empty rows, got {found.dtype}"
         )
     return found.astype(np.int64)
 
