@@ -29,8 +29,8 @@ class ChannelsReader:
 
     Notes
     -----
-    All parts get the same window, and therefore the same pixels: a sample whose images differ in
-    size, or with a file that cannot be read, is rejected.
+    All parts get the same window, and therefore the same pixels: a sample is rejected if its images
+    differ in size, or if one of them cannot be read.
     """
 
     reader: Reader

@@ -54,7 +54,7 @@ class Row:
     file_bytes: int | None = None
     """Length of the whole remote object."""
     places: Places = field(default=LOCAL, repr=False)
-    """Finds the files that the row names."""
+    """Opens the files of the row."""
 
     @property
     def place(self) -> Place:
@@ -137,7 +137,7 @@ class SampleSpec:
         return np.dtype(self.dtype).itemsize * math.prod(self.shape or ())
 
     def check(self, array: NDArray[Any]) -> None:
-        """Reject an array that DALI would misread silently (other byte order, type or ndim).
+        """Raise TypeError for an array that DALI would misread silently (byte order, type or ndim).
 
         Raises
         ------

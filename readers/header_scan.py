@@ -1,7 +1,8 @@
-"""Read facts from the headers of files for the columns of an Index. No pixels are read.
+"""Read metadata from the headers of files for the columns of an Index. No pixels are read.
 
-`file_facts` returns the facts of one file; `readers.index.fact_table.FactTable` collects those of
-an archive. The Readers' own code chooses HDUs and rejects images, so files with facts can be read.
+`file_facts` returns the metadata of one file; `readers.index.fact_table.FactTable` collects those
+of an archive. The code of the Readers chooses HDUs and rejects images, so files with metadata can
+be read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def file_facts(
     hdus: Sequence[int | str] | None = None,
     inherit: bool = False,
 ) -> list[dict[str, Value]]:
-    """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
+    """Return the metadata of a file: of FITS, unless the suffix is that of an encoded image.
 
     Files in a container are recognised by their first bytes.
 

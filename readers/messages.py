@@ -1,4 +1,4 @@
-"""Text of messages: suggested names, pipelines and extras, and escapes of what is not printable."""
+"""Text of messages: suggested names, pipelines and extras; escapes of control characters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def did_you_mean(
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra of this project, which is on no package index."""
+    """Return the command that installs an extra of this project, which is not on PyPI."""
     return f"pip install '.[{extra}]' in a clone of dali-pipelines"
 
 

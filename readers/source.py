@@ -41,8 +41,8 @@ COLUMN, TARGET = "column:", "target:"
 """Prefixes for arrays of columns and targets, because Readers may use any names."""
 
 NEIGHBOURS = 64
-"""Most rows that are tried as a substitute for the size (with tail `fill`, the pixels) of a slot
-whose own row cannot be used."""
+"""Maximum number of rows to try as substitutes for a slot whose own row cannot be used: for its
+size, or with tail `fill` for its pixels."""
 _MOST_TIMEOUTS = 3
 """Timeouts after which no more substitutes are tried: the server does not answer."""
 
@@ -75,7 +75,7 @@ class Source(Geometry):
     usual_size: tuple[int, int] = (1, 1)
     """(height, width) of images without a crop, as far as known."""
     empty_size: tuple[int, int] = (1, 1)
-    """(height, width) of undelivered samples whose size does not matter to others."""
+    """(height, width) of samples that are not delivered, if their size does not affect others."""
     ragged: bool = False
     """Whether the images of a batch may differ in size."""
     num_draws: int | None = None
@@ -220,7 +220,7 @@ class Source(Geometry):
         return 0, self._blank(*self.usual_size)
 
     def _blank(self, height: int, width: int) -> Sample:
-        """Return a blank sample of the size that all share, or else of the given size."""
+        """Return a blank sample of the common size, or without one of the given size."""
         shape = self.blank_shape or (height, width)
         blank = self.reader.blank(*shape)
         return self._completed(replace(blank, image_size=shape), None, (False, False))

@@ -10,14 +10,14 @@ import numpy as np
 
 
 def is_integer(value: object, least: float = -math.inf) -> TypeGuard[int]:
-    """Return whether a value is an integer from `least` on; NumPy's count, bools do not."""
+    """Return whether a value is an integer from `least` on, also of NumPy, but not a bool."""
     if type(value) is int:  # usual; checking Integral is slow
         return value >= least
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number; NumPy's count, bools do not."""
+    """Return whether a value is a number, also of NumPy, but not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

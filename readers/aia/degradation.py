@@ -108,7 +108,7 @@ class CorrectionTable:
             VER_NUM of the rows to use. JSOC's aia.response mixes versions, whose areas must not be
             compared: at 94 angstrom in 2015 they differ by 4.5 %.
         channel : int, optional
-            Wavelength in angstrom of a table of dates and factors, which does not contain it.
+            Wavelength in angstrom, for a table that only has dates and factors.
 
         Raises
         ------

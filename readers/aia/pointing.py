@@ -113,7 +113,7 @@ class PointingTable:
             known = ", ".join(map(str, self.channels))
             raise ValueError(f"pointing table {self.name} has no channel {channel}, it has {known}")
         when = tai_nanoseconds(time)
-        # In the first slot whose `reach` is after the time, `reach` is its own T_STOP.
+        # In the first slot with a `reach` after the time, `reach` is the T_STOP of this slot.
         slot = int(np.searchsorted(self.columns.array("reach"), when, side="right"))
         starts = self.columns.array("T_START")
         if slot == len(starts) or starts[slot] > when:
@@ -152,7 +152,7 @@ def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str
     -----
     ``aiapy.calibrate.update_pointing`` of release 0.10; but that keeps a keyword if the table has
     no value for it, which mixes old and new pointing. Release 0.12 adds the change of X0_MP and
-    Y0_MP to CRPIX1 and CRPIX2: the same where these fit each other, as in the frames of JSOC.
+    Y0_MP to CRPIX1 and CRPIX2. That is the same if these agree, as in the frames of JSOC.
     """
     height, width = header.get("NAXIS2"), header.get("NAXIS1")
     if (height, width) != FULL_FRAME:

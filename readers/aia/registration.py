@@ -25,7 +25,7 @@ PLATE_SCALE = 0.6
 """Arcsec/pixel of registered level 1.5 frames, as in JSOC and aiapy."""
 
 _FARTHEST = 1e9
-"""Pixels. Up to there, float64 holds a position to 1e-7 pixels."""
+"""Pixels. Up to this number, positions in float64 are exact to 1e-7 pixels."""
 
 
 def register_matrix(
@@ -113,7 +113,7 @@ def level15_header(
     Parameters
     ----------
     header : Header
-        Header of the file. Keywords on which pixels do not depend are kept.
+        Header of the file. Keywords that do not affect pixels are kept.
     shape, scale, center, radius
         As for `register_matrix`.
 

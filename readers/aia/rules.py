@@ -75,14 +75,14 @@ class HeaderRules:
     """Rules for the header of an AIA or HMI image.
 
     It must have INSTRUME, QUALITY, LVL_NUM, IMG_TYPE, EXPTIME, PERCENTD, RSUN_OBS, CRPIXi, CRVALi,
-    CUNITi, CDELTi (not with CDi_j), and the rotation, as CROTA2, PCi_j or CDi_j; where a
-    rule is off, its keyword may be missing. HMI has neither LVL_NUM nor IMG_TYPE, and other bits in
-    QUALITY: for HMI only QUALITY and the geometry are checked.
+    CUNITi, CDELTi (not with CDi_j), and the rotation, as CROTA2, PCi_j or CDi_j. If a rule is off,
+    its keyword may be missing. HMI has neither LVL_NUM nor IMG_TYPE, and other bits in QUALITY: for
+    HMI only QUALITY and the geometry are checked.
     """
 
     quality: int = _Bits(0xFFFF_FFFF & ~(0x1F | 1 << 30))
-    """Bits of AIA's QUALITY that reject a file; 0 for none. By default all but those for missing
-    ancillary data (0 to 4) and for a quicklook image (30)."""
+    """Bits of AIA's QUALITY that reject a file; 0 for none. By default all bits except those for
+    missing ancillary data (0 to 4) and for a quicklook image (30)."""
     hmi_quality: int = _Bits(0xFFFE_0000 | 0x4000 | 0x200 | 0x20)
     """Bits of HMI's QUALITY that reject a file. By default: no observable could be made, the ISS
     loop was open, eclipse, poor quality (JSOC, Quality_Bits/QUALITY.txt of 2013-05-24)."""

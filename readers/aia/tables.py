@@ -1,6 +1,6 @@
 """Calibration tables in local files: CSV, ECSV, or columns of text as in SolarSoft.
 
-Their users keep the name and SHA-256 of the file, to record what results were made with.
+Their users keep the name and SHA-256 of the file, to record the origin of results.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class AffineWCS:
         Raises
         ------
         ValueError
-            If a keyword is missing or invalid, none gives the rotation, or the coordinates are not
-            helioprojective.
+            If a keyword is missing or invalid, if the rotation is unknown, or if the coordinates
+            are not helioprojective.
 
         Notes
         -----
@@ -72,7 +72,7 @@ class AffineWCS:
         return self.reference - self.to_pixel @ self.crval
 
     def holds_disk(self, rsun_obs: float) -> bool:
-        """Return whether the Sun's centre and limb lie between the centres of the edge pixels.
+        """Return whether the Sun's centre and limb are between the centres of the edge pixels.
 
         `rsun_obs` is the radius of the Sun in arcsec.
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _COMPILED_BY_S = 300.0
 """Seconds that a process waits for another one, which may be stopped, before it compiles."""
 _SETTING = threading.RLock()
-"""Held while numba's setting of the folder, which all threads share, is ours."""
+"""Held while numba's setting of the folder, which all threads share, is changed."""
 
 
 def source_hash(files: Iterable[Path]) -> str:
@@ -62,7 +62,7 @@ class Jit:
         return self.cached(partial(numba.njit, nogil=True, **options), function, numba.config)
 
     def cfunc(self, signature: Any) -> Callable[[Callable[..., Any]], Any]:
-        """Compile a function for C at once, like ``numba.cfunc``."""
+        """Compile a function for C immediately, like ``numba.cfunc``."""
         import numba
 
         compiled = partial(numba.cfunc, signature)
@@ -126,7 +126,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy a folder unless that was done; other processes may do so at the same time."""
+    """Copy a folder unless it was copied before; other processes may do so at the same time."""
     if os.path.isdir(target):
         return
     with suppress(OSError):

@@ -24,7 +24,7 @@ def locked(path: str, start: int, nbytes: int, patience_s: float) -> Iterator[No
     Raises
     ------
     TimeoutError
-        If another one holds it for longer than `patience_s`, e.g. a process that was stopped.
+        If another thread or process, e.g. a stopped one, holds it for longer than `patience_s`.
     OSError
         If the file cannot be opened, or its file system does not support such locks.
     """

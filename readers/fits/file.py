@@ -1,4 +1,4 @@
-"""Open FITS files: as bytes, and through astropy where that is needed."""
+"""Open FITS files: as bytes, and through astropy if needed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class FitsFile:
 
     @property
     def place(self) -> Place:
-        """Bytes of the FITS file. Of a gzipped file only headers are there before `need`."""
+        """Bytes of the FITS file. A gzipped file only has headers before `need`."""
         return self._stored if self._unpacked is None else self._unpacked.place
 
     @property
@@ -145,7 +145,7 @@ class FitsFile:
     def each(self, wanted: Sequence[HduName | None]) -> Iterator[list[int]]:
         """Select one HDU after the other; yield the indices in `wanted` that name it.
 
-        HDUs of a gzipped file come in the order of the file, so that it is unpacked once.
+        HDUs of a gzipped file come in the order of the file, so it is unpacked once.
         """
         left = list(range(len(wanted)))
         while self._unpacked is not None and left and (found := self._unpacked.next_hdu()):
@@ -154,7 +154,7 @@ class FitsFile:
                 left = [place for place in left if place not in here]
                 self.wanted = number
                 yield here
-        for place in left:  # of a gzipped file, those that it lacks
+        for place in left:  # the headers that a gzipped file still lacks
             self.wanted = wanted[place]
             yield [place]
 
@@ -222,7 +222,8 @@ class FitsFile:
             except OSError as error:
                 if type(error) is OSError and error.errno is None and _lacks_end(self.place):
                     raise ValueError(
-                        "a header has no END card, as where the file is cut off: copy it again"
+                        "a header has no END card, probably because the file is cut off: copy it "
+                        "again"
                     ) from error
                 raise
             finally:
@@ -250,7 +251,7 @@ class Where:
 
 @contextmanager
 def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Where]:
-    """Convert any exception inside to a ReadError; set the HDU of what is yielded when known."""
+    """Convert any exception inside to a ReadError; set the HDU of the yielded object once known."""
     where = Where(hdu if isinstance(hdu, int) else None)
     try:
         with without_warnings:  # of odd headers, values beyond float32
@@ -272,7 +273,7 @@ def open_image(
     """Open a file with astropy for its headers; exceptions inside become a ReadError.
 
     Yield the HDUs, and the number of the HDU with the image: `wanted`, or the first with an image.
-    Of a gzipped file only the headers up to this HDU are there.
+    A gzipped file only has the headers up to this HDU.
     """
     with (
         read_errors(place.name, wanted, row) as where,

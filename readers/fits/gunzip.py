@@ -32,7 +32,7 @@ MOST_RATIO = 1032
 
 _PACKED_CHUNK = 1 << 18
 _CHUNK = 1 << 20
-"""Bytes that are read and unpacked at a time."""
+"""Number of bytes to read and unpack at a time."""
 _GZIP = 31
 """Value of ``wbits`` for data with the header and checksum of gzip."""
 
@@ -132,7 +132,7 @@ class UnpackedPlace:
         """Do nothing: the bytes are in memory."""
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only where the file ends."""
+        """Read the bytes from `start` up to `stop`, fewer only at the end of the file."""
         found = bytearray(max(0, min(stop, self.nbytes) - start))
         self._copy(start, memoryview(found))
         return bytes(found)
@@ -209,7 +209,7 @@ class UnpackedFits:
         Raises
         ------
         ValueError
-            If there is no such HDU, or the file is too short to hold it.
+            If there is no such HDU, or the file is too short for it.
         """
         while (found := self.next_hdu()) is not None:
             if not every and is_wanted(found[1], found[0], wanted):
@@ -223,7 +223,7 @@ class UnpackedFits:
         Raises
         ------
         ValueError
-            If the file is too short to hold it.
+            If the file is too short for it.
         """
         start, number = 0 if self._hdu is None else self._hdu.end, len(self._names)
         if not (text := self._header(start, number)):
@@ -235,8 +235,8 @@ class UnpackedFits:
             hdu = HduExtent.by_astropy(text, start, number)
         if hdu.end > self._most:
             raise ValueError(
-                f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file "
-                f"can hold at most {self._most} bytes"
+                f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file can have "
+                f"at most {self._most} bytes"
             )
         self._hdu = hdu
         self._names.append(hdu.name)

@@ -41,7 +41,7 @@ _ODD_END = re.compile(rb"(?s)(?:.{80})*?END[^A-Z0-9_-]")
 """An END card with other bytes after it, which astropy accepts."""
 _KNOWN_FILES = 256
 _MOST_HDUS = 1 << 19
-"""Headers to keep, some 300 bytes each. When there are more, all are forgotten."""
+"""Headers to keep, some 300 bytes each. If there are more, all are dropped."""
 _LISTED = 8
 """HDUs that an error names."""
 
@@ -61,7 +61,7 @@ class FoundHdu:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a binary table, which may hold a compressed image."""
+        """Whether it is a binary table, which may contain a compressed image."""
         return self.cards.is_table
 
     @property
@@ -117,7 +117,7 @@ class HeaderReader:
         self._ahead = _READ
 
     def find(self, wanted: HduName | None) -> FoundHdu:
-        """Return an HDU by its number or name, with None the first that holds an image.
+        """Return an HDU by its number or name; with None the first with an image.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class HeaderReader:
         ValueError
             If it has no END in `MOST_BLOCKS`: astropy would read all of the file.
         """
-        nbytes = 0  # what was read before may hold it
+        nbytes = 0  # bytes that were read before may contain it
         while True:
             begin = start - self._at
             if begin >= 0 and (end := header_end(self._content, begin)):
@@ -224,7 +224,7 @@ _headers = itertools.count(1)
 def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int:
     """Return the number of the wanted HDU among those that astropy has opened.
 
-    `place` has the bytes of the file. ValueError if there is none, or it holds no image.
+    `place` has the bytes of the file. ValueError if there is no such HDU, or it has no image.
     """
     if wanted is None:
         number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
@@ -238,13 +238,13 @@ def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int
         names = [hdu.name for hdu in hdus]
         raise no_such_hdu(wanted, names, _after(hdus, place)) from None
     if not _holds_image(hdu):
-        reason, images = f"HDU {wanted!r} holds no image, it is a {type(hdu).__name__}", {}
+        reason, images = f"HDU {wanted!r} has no image, it is a {type(hdu).__name__}", {}
         with suppress(Exception):  # of a damaged HDU, not of the one that was asked for
             for other, hdu in enumerate(hdus):
                 if _holds_image(hdu):
                     images[other] = hdu.name
         if images:
-            reason += f"; images are in HDU {_listed(images)}: give hdu={min(images)}"
+            reason += f"; images are in HDU {_listed(images)}: set hdu={min(images)}"
         raise ValueError(reason)
     return number
 
@@ -268,7 +268,7 @@ def names_of(hdu: Any) -> tuple[str, int]:
 
 
 def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
-    """Return the numbers of the opened HDUs that hold images with pixels.
+    """Return the numbers of the opened HDUs with images that have pixels.
 
     Raises
     ------
@@ -303,14 +303,14 @@ def images_among(names: Mapping[int, str], wanted: Sequence[int | str]) -> list[
 
 
 def _listed(names: Mapping[int, str]) -> str:
-    """Return numbers and EXTNAMEs of HDUs, and how many more there are than fit into a line."""
+    """Return numbers and EXTNAMEs of HDUs, and the number of those that do not fit into a line."""
     each = [f"{number} ({name})" if name else f"{number}" for number, name in names.items()]
     more = [f"and {len(each) - _LISTED} more"] if len(each) > _LISTED else []
     return ", ".join(each[:_LISTED] + more)
 
 
 def _after(hdus: fits.HDUList, place: Place) -> str:
-    """Return words for an error if bytes after these HDUs cannot be read; else an empty text."""
+    """Return a clause for an error if bytes after these HDUs cannot be read; otherwise ""."""
     last = hdus[-1].fileinfo()
     end = last["datLoc"] + last["datSpan"]
     if place.read(end, end + 8) != b"XTENSION":

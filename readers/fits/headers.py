@@ -44,9 +44,9 @@ _STORAGE = re.compile(
     rb"(?:BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|PCOUNT|THEAP|TFIELDS|T(?:FORM|TYPE|SCAL|ZERO)\d+"
     rb"|Z(?!HECKSUM|DATASUM)[A-Z0-9]+) *"
 )
-"""Keywords that say how an image is stored, plain or in a table."""
+"""Keywords that describe how an image is stored, plain or in a table."""
 _OF_IMAGE, _OF_TABLE = re.compile(b"[BN]"), re.compile(b"[BNPTZ]")
-"""First letters of those that count for plain images, and for tables."""
+"""First letters of these keywords for plain images, and for tables."""
 _PRINTABLE = bytes(range(32, 127))
 _KINDS = {
     b"SIMPLE  =" + b"T".rjust(21): "PRIMARY",
@@ -105,7 +105,7 @@ class Cards:
         return self.names.count(name) > 1
 
     def value(self, name: bytes) -> Value:
-        """Return the value of the first card of a name; None if there is none, or it is undefined.
+        """Return the value of the first card of a name; None if it is missing or undefined.
 
         Blanks at the end of text are removed, but not those at its start.
 
@@ -140,7 +140,7 @@ class Cards:
         return value
 
     def check_names(self) -> None:
-        """Raise NeedsAstropy if a card may hold this keyword outside its first columns."""
+        """Raise NeedsAstropy if a card may contain this keyword outside its first columns."""
         if not _simple_names.issuperset(self._first):
             if len(_simple_names) > _KNOWN_NAMES:
                 _simple_names.clear()
@@ -154,7 +154,7 @@ class Cards:
     def storage_keywords(self) -> Keywords:
         """Return the keywords that say how an image is stored.
 
-        Of a repeated keyword the last card counts, but in tables the first, as in astropy and
+        If a keyword is repeated, the last card counts, but in tables the first, as in astropy and
         CFITSIO.
         """
         numbers = self._storage()
@@ -167,7 +167,7 @@ class Cards:
         )
 
     def selected(self, keys: Collection[str]) -> fits.Header:
-        """Return some keywords, in capitals, and those that say how an image is stored."""
+        """Return some keywords, in capitals, and those that describe how an image is stored."""
         wanted = {f"{key:<8}".encode() for key in keys}
         numbers = {number for number, name in enumerate(self.names) if name in wanted}
         return fits.Header.fromstring(
@@ -182,7 +182,7 @@ class Cards:
 
 
 _simple_names: set[bytes] = set()
-"""Names that are checked already: they are the same in all files."""
+"""Names that were checked already, as they are the same in all files."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -236,7 +236,7 @@ def card_name(key: str) -> bytes:
     Raises
     ------
     NeedsAstropy
-        If it may be that of other cards, too.
+        If other cards may have the name, too.
     """
     name = f"{key.strip().upper():<8}"
     is_simple = re.fullmatch(r"[A-Z0-9_-]+ *", name) and len(name) == 8
@@ -266,7 +266,7 @@ class HduExtent(NamedTuple):
     stop: int
     """End of its data."""
     image: bool
-    """Whether it holds an image."""
+    """Whether it has an image."""
     name: str
     """EXTNAME, in capitals."""
     version: int
@@ -322,7 +322,7 @@ class HduExtent(NamedTuple):
         except (KeyError, TypeError):
             nbytes = -1
         if nbytes < 0:
-            raise ValueError(f"the header of HDU {number} does not give the size of its data")
+            raise ValueError(f"the header of HDU {number} does not have the size of its data")
         is_image = kind in ("PRIMARY", "IMAGE") and len(axes) > 0 and not is_groups
         return cls(
             start,
@@ -376,7 +376,7 @@ def checked(hdu: Any) -> HduName | None:
 
 
 def plain_name(name: str) -> str:
-    """Return the form in which EXTNAMEs are compared: in capitals, without blanks around it."""
+    """Return an EXTNAME in the form for comparisons: in capitals, without blanks around it."""
     return name.strip().upper()
 
 
@@ -398,10 +398,10 @@ class NoSuchHduError(ValueError):
 def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -> NoSuchHduError:
     """Return the error for an HDU that is missing among HDUs of these names.
 
-    `after` says what else follows them in the file.
+    `after` describes the rest of the file.
     """
     if wanted is None:
-        return NoSuchHduError(f"no HDU holds an image{after}")
+        return NoSuchHduError(f"no HDU has an image{after}")
     if isinstance(wanted, int):
         count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
         return NoSuchHduError(f"there is no HDU {wanted}, the file has {count}{after}")

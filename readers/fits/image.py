@@ -40,7 +40,7 @@ class FitsImage:
     names: tuple[str, int]
     """EXTNAME of its HDU, in capitals, and EXTVER."""
     keywords: Mapping[str, Any]
-    """BITPIX, and BSCALE, BZERO and BLANK where the header has them."""
+    """BITPIX, and BSCALE, BZERO and BLANK if the header has them."""
     shape: ImageShape
     image: TiledImage | StoredImage | None
     """None if astropy must decode it."""
@@ -150,7 +150,7 @@ def _image_of(
     shape = ImageShape.of([header[f"{letter}NAXIS{axis}"] for axis in axes])
     keywords = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
     if is_table and not keywords.get("BSCALE", 1):
-        del keywords["BSCALE"]  # as astropy, of compressed images alone
+        del keywords["BSCALE"]  # like astropy, only for compressed images
     if is_table and "ZBLANK" in header:
         keywords.setdefault("BLANK", header["ZBLANK"])
     bitpix = keywords["BITPIX"] = header[f"{letter}BITPIX"]

@@ -33,7 +33,7 @@ from readers.places.contract import Place
 from readers.places.opener import LOCAL
 
 ALL = "all"
-"""Value of `hdu` for all HDUs that hold an image."""
+"""Value of `hdu` for all HDUs with an image."""
 
 
 def image_metadata(
@@ -53,9 +53,9 @@ def image_metadata(
     list of dict
         For each image the keywords, spelt as in `keys`: None if the value is missing, undefined,
         blank, or cannot be parsed. ``TIMESYS:KEY`` is the time scale of KEY: the TIMESYS of the
-        header that holds KEY, its own or inherited. Also ``hdu`` (the number), ``planes``,
-        ``height``, ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and
-        ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
+        header with KEY, its own or inherited. Also ``hdu`` (the number), ``planes``, ``height``,
+        ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and ``codec``,
+        the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
 
     Raises
     ------
@@ -93,13 +93,13 @@ def image_metadata(
 
 @dataclass(frozen=True, slots=True)
 class _Hdu:
-    """Facts from the header of an HDU, which may hold an image."""
+    """Properties of an HDU, with or without an image, from its header."""
 
     number: int
     name: str
     """EXTNAME, in capitals."""
     axes: tuple[int, ...]
-    """Shape of its image, in NumPy's order; empty if it holds none."""
+    """Shape of its image, in NumPy's order; empty if it has none."""
     bitpix: int
     codec: str
     """The tile compression; empty for none."""
@@ -109,7 +109,7 @@ class _Hdu:
         raise NotImplementedError
 
     def value(self, key: str) -> Value:
-        """Return the value of a keyword that it holds; None for none, or a blank one."""
+        """Return the value of a keyword that it has; None for none, or a blank one."""
         raise NotImplementedError
 
     @property
@@ -119,12 +119,12 @@ class _Hdu:
 
     @property
     def has_pixels(self) -> bool:
-        """Whether it holds an array that is not empty."""
+        """Whether it has an array that is not empty."""
         return min(self.axes, default=0) > 0
 
 
 def _among(images: list[_Hdu], hdus: Sequence[int | str] | None) -> list[_Hdu]:
-    """Return the images of some HDUs; ValueError if there is none for one of `hdus`."""
+    """Return the images of some HDUs; ValueError if an entry of `hdus` matches none."""
     if hdus is None:
         return images
     numbers = images_among({image.number: image.name for image in images}, hdus)
@@ -276,7 +276,7 @@ def _hdus(file: FitsFile, *, every: bool) -> Iterator[FoundHdu]:
 
 
 def _parsed_hdu(hdu: FoundHdu, *, is_last: bool) -> _ParsedHdu:
-    """Describe an HDU from its header. Raises NeedsAstropy where astropy may object to it."""
+    """Describe an HDU from its header. Raises NeedsAstropy if astropy may object to it."""
     number, extent, cards = hdu.number, hdu.extent, hdu.cards
     cards.check_names()
     cards.value(cards.names[0])  # SIMPLE or XTENSION may have more after it
@@ -321,13 +321,13 @@ _OF_TABLE = re.compile(
     r"|CHECKSUM|DATASUM|Z(IMAGE|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|CMPTYPE"
     r"|MASKCMP|BITPIX|QUANTIZ|DITHER0|BLANK|SCALE|ZERO|(NAXIS|TILE|NAME|VAL)\d*)"
 )
-"""Keywords that the header of the image lacks, or uses in another sense."""
+"""Keywords that the header of the image lacks, or uses with another meaning."""
 _EACH_FILE = (b"ZHECKSUM", b"ZDATASUM", b"ZDITHER0")
 """Keywords whose values differ between files, and mean nothing here."""
 
 
 class _TableImage(NamedTuple):
-    """The image that a table holds, as astropy describes it; the fields are those of `_Hdu`."""
+    """The image in a table, as astropy describes it; the fields are those of `_Hdu`."""
 
     name: str
     axes: tuple[int, ...]
@@ -337,7 +337,7 @@ class _TableImage(NamedTuple):
 
 
 def _table_image(cards: Cards) -> _TableImage:
-    """Describe the image that a table holds.
+    """Describe the image in a table.
 
     Raises
     ------

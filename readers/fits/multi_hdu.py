@@ -1,7 +1,7 @@
-"""Several images of each row, of one size, under one window: HDUs, planes, and files of its parts.
+"""Several images of each row, with one size and window: HDUs, planes, and files of parts.
 
-`Hdu` says where an image of a row is, `HduKind` what is the same in all rows, and `HdusReader`
-reads them.
+`Hdu` locates an image of a row, `HduKind` has the properties that it has in all rows, and
+`HdusReader` reads the images.
 """
 
 from __future__ import annotations
@@ -36,53 +36,54 @@ _DTYPES: dict[tuple[int, float], str] = {
     (32, 1 << 31): "int64",
     (64, 0): "int32",
 }
-"""By BITPIX and BZERO, where BSCALE is 1."""
+"""Types of values by BITPIX and BZERO, if BSCALE is 1."""
 STORED = {"int8": "uint8", "uint16": "int16", "int64": "int32"}
-"""Types in which others are stored."""
+"""Types of stored integers, by types of values that differ from them."""
 OFFSETS = {"int8": -128, "uint16": 1 << 15, "int64": 1 << 31}
-"""Differences between the values that are meant and the integers that are stored."""
+"""Differences between values and stored integers, by types of values."""
 Names = tuple[str, int]
 """EXTNAME, in capitals, and EXTVER of an HDU."""
 Beside = Mapping[str, frozenset[Names]]
-"""By the EXTNAME of a row's HDU, those of the other HDU, and by how much its EXTVER is more."""
+"""By the EXTNAME of the row's HDU: the EXTNAME of the other HDU, and the difference of its
+EXTVER."""
 
 
 @dataclass(frozen=True)
 class Hdu:
-    """An image of a row that becomes an output of its own, see `fits_pipeline`.
+    """An image of a row that becomes a separate output, see `fits_pipeline`.
 
     Parameters
     ----------
     hdu : int, str or (str, int), optional
-        Its HDU, as for `fits_pipeline`; by default that of the row, else the first one that holds
-        an image. Where the row names an HDU (column ``hdu``), an EXTNAME is the HDU with that name
-        and the EXTVER of the row's HDU (1 if the header has none, as in astropy); else it is the
-        first HDU with that name.
+        HDU of the image, as for `fits_pipeline`; by default that of the row, or without one the
+        first HDU with an image. If the row has an HDU (column ``hdu``), an EXTNAME means the HDU
+        with that name and the EXTVER of the row's HDU (1 if the header has none, as in astropy);
+        otherwise the first HDU with that name.
     relative : int, optional
-        Its HDU, counted from that of the row: 2 is the second one after it. For files of several
-        detectors whose HDUs have no EXTVER. A row is rejected if EXTNAME, or the distance of
-        EXTVER, is not that in the first file beside an HDU of the same EXTNAME.
+        HDU of the image, counted from that of the row: 2 is the second HDU after it. For files of
+        several detectors whose HDUs have no EXTVER. A row is rejected if EXTNAME, or the difference
+        of EXTVER, is not the same as in the first file for an HDU of the row with the same EXTNAME.
     part : str, optional
-        It is in a file of its own, that of column ``path_{part}``. There, too, `relative` counts
-        from column ``hdu``; without it and `hdu`, column ``hdu_{part}`` is taken.
+        The image is in another file, that of column ``path_{part}``. There, too, `relative` counts
+        from column ``hdu``. Without `relative` and `hdu`, column ``hdu_{part}`` is used.
     planes : int, sequence of int or "all", optional
-        Planes of it, as for `fits_pipeline`; by default that of column ``plane`` (of a part:
-        ``plane_{part}``).
+        Planes of the image, as for `fits_pipeline`; by default that of column ``plane`` (for a
+        part: ``plane_{part}``).
     num_planes : int, optional
-        With planes "all": how many planes each image must have; by default as many as in the first
-        row that can be read.
+        With planes "all": number of planes that each image must have; by default that of the first
+        readable row.
     outside : number, optional
-        Value of pixels outside the image, which rotation and zoom may show, and windows with the
-        setting ``outside="fill"``: by default 0, but NaN where floats are filled. What
-        ``ragged="pad"`` adds has it, too, by default 0.
+        Value of pixels outside the image, which rotation and zoom may show, and windows with
+        ``outside="fill"``: by default 0, but NaN for filled floats. It is also the value of the
+        padding of ``ragged="pad"``, by default 0.
     dtype : {"uint8", "int8", "uint16", "int16", "int32", "int64", "float32"}, optional
-        Element type of the output; by default that of the first row that can be read. Images whose
-        values are of another type are rejected, but all can become float32.
+        Element type of the output; by default that of the first readable row. Images with values of
+        another type are rejected, but all can become float32.
 
     Raises
     ------
     ValueError
-        If a setting makes no sense, alone or with another.
+        If a setting makes no sense, or contradicts another.
     """
 
     hdu: HduName | None = None
@@ -114,16 +115,16 @@ class Hdu:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the number of planes does not depend on files."""
+        """Whether the number of planes is known without files."""
         return self.planes != "all" or self.num_planes is not None
 
     @property
     def is_known(self) -> bool:
-        """Whether dtype and number of planes do not depend on files."""
+        """Whether dtype and number of planes are known without files."""
         return self.dtype is not None and self.is_counted
 
     def of(self, row: Row) -> tuple[Row, HduName | None]:
-        """Return its file, and the HDU in it.
+        """Return the file of the image, and the HDU in it.
 
         Raises
         ------
@@ -148,18 +149,18 @@ class Hdu:
 
 @dataclass(frozen=True)
 class HduKind:
-    """Properties that an image has in all rows."""
+    """Properties of an image that are the same in all rows."""
 
     dtype: str
-    """Element type of its values."""
+    """Element type of the values."""
     planes: int
-    """Number of its planes."""
+    """Number of planes."""
     outside: float | None = None
-    """Value of pixels outside it, see `Hdu`."""
+    """Value of pixels outside the image, see `Hdu`."""
 
     @classmethod
     def of(cls, image: Hdu, dtype: str = "float32", planes: int = 1) -> HduKind:
-        """Return that of an image, given what its file says where the settings do not."""
+        """Return the kind of an image: the settings, completed by the file."""
         if image.planes != "all":
             planes = len(image.planes) if isinstance(image.planes, tuple) else 1
         elif image.num_planes is not None:
@@ -168,9 +169,9 @@ class HduKind:
 
 
 def dtype_of(found: FitsImage) -> str:
-    """Return the element type of an image's values: that which integers mean, else float32.
+    """Return the element type of an image's values: of integers with BZERO, or float32.
 
-    Integers of 64 bits are int32; `read` rejects those that are none.
+    Integers of 64 bits become int32; `read` rejects them if they do not fit.
     """
     bitpix = found.keywords["BITPIX"]
     scaling = scaling_of({**found.keywords, "BITPIX": 32 if bitpix == 64 else bitpix})
@@ -183,13 +184,13 @@ def dtype_of(found: FitsImage) -> str:
 def _read_wide(
     reader: FitsReader, file: FitsFile, found: FitsImage, row: Row, window: Window | None
 ) -> Sample:
-    """Read integers of 64 bits as such of 32 bits; ValueError if they do not fit."""
+    """Read integers of 64 bits as integers of 32 bits; ValueError if they do not fit."""
     size = found.shape.height, found.shape.width
     window = window and window.within(*size)
     pixels = found.pixels(file, window, reader.chosen(row, found.shape), scaled=False)
     narrow = pixels.astype(np.int32)
     if (narrow != pixels).any():
-        raise ValueError("values of 64 bits do not fit int32: give dtype 'float32'")
+        raise ValueError("values of 64 bits do not fit int32: set dtype 'float32'")
     payload, plans = plan_of_pixels(narrow)
     arrays: dict[str, NDArray[Any]] = {
         "shape": np.zeros((*pixels.shape[1:], 0), np.uint8),
@@ -204,34 +205,34 @@ class _Wanted(NamedTuple):
     """An image of a row."""
 
     place: int
-    """Among all images of the row."""
+    """Number of the image among all images of the row."""
     name: str
     row: Row
-    """Its file, and its plane."""
+    """File and plane of the image."""
     hdu: HduName | None
 
     @property
     def is_named(self) -> bool:
-        """Whether only EXTNAME says which HDU it is."""
+        """Whether the HDU is only known by EXTNAME."""
         return isinstance(self.hdu, str)
 
 
 @dataclass(frozen=True)
 class HdusReader:
-    """Several images of each row, of one size, under one window; each file is opened once.
+    """Reader of several images of each row, with one size and window; it opens each file once.
 
     Parameters
     ----------
     images : mapping of str to Hdu
         The images by name; the first one is the image of the settings.
     kinds : mapping of str to HduKind
-        Of the other images.
+        Kinds of the other images.
     main : FitsReader
-        Reader of the first image, of which only ``stored``, ``planes`` and ``num_planes`` count.
+        Reader of the first image; only ``stored``, ``planes`` and ``num_planes`` matter.
     largest_tile : float
-        As of FitsReader, for all images.
+        As in FitsReader, for all images.
     beside : mapping of str to Beside
-        Names that HDUs must have, of images that are counted from the HDU of the row.
+        Names that HDUs must have, for images that are counted from the HDU of the row.
 
     Notes
     -----
@@ -245,7 +246,7 @@ class HdusReader:
     beside: Mapping[str, Beside] = field(default_factory=dict, hash=False)
 
     regions: ClassVar[bool] = True
-    """It reads what `Window.within` gives."""
+    """Whether it reads the pixels of `Window.within`."""
 
     @property
     def channels(self) -> int:
@@ -254,7 +255,7 @@ class HdusReader:
 
     @property
     def nearest(self) -> bool:
-        """Whether the graph takes the nearest pixels where it resamples."""
+        """Whether the graph resamples by nearest pixels."""
         return any(kind.dtype != "float32" for kind in self.kinds.values())
 
     @property
@@ -264,7 +265,7 @@ class HdusReader:
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Those of a FitsReader for each image, from the second on with a number: ``plan_1``."""
+        """Specs of a FitsReader for each image, with a number from the second on: ``plan_1``."""
         each, specs = range(len(self.images)), self.main.specs
         return tuple(replace(one, name=one.name + suffix(n)) for n in each for one in specs)
 
@@ -317,7 +318,7 @@ class HdusReader:
         return {name: kinds[name] for name in self.images}
 
     def beside_in(self, row: Row) -> dict[str, Beside]:
-        """Return, for images with `relative`, the names in the files of a row; or ReadError."""
+        """Return the names in the files of a row, for images with `relative`; or ReadError."""
         own = hdu_names(row.place)
         found: dict[str, Beside] = {}
         for name, image in self.images.items():
@@ -329,7 +330,7 @@ class HdusReader:
         return found
 
     def verify(self, row: Row) -> None:
-        """Decode all images with astropy, or the planes of them that are read."""
+        """Decode all images, or the planes that are read, with astropy."""
 
         def verify(file: FitsFile, found: FitsImage, several: list[_Wanted]) -> int:
             planes = {
@@ -365,26 +366,26 @@ class HdusReader:
         return FitsReader(None, stored, self.images[name].planes, kind.planes)
 
     def _reader(self, one: _Wanted, found: FitsImage) -> FitsReader:
-        """Return the Reader of an image that was found; ValueError if it is of another type."""
+        """Return the Reader of an image that was found; ValueError if its type is another."""
         kind, dtype = self.kinds.get(one.name), dtype_of(found)
         if kind is None or kind.dtype in ("float32", dtype):
             return self._reader_of(one.name)
         facts = ", ".join(f"{key} {value}" for key, value in found.keywords.items())
         raise ValueError(
             f"the values are of type {dtype} ({facts}), expected {kind.dtype}: leave the row out, "
-            "give its Hdu the dtype that most files have, or 'float32' for all"
+            "or set the dtype of its Hdu to that of most files, or to 'float32' for all"
         )
 
     def _visit(
         self, row: Row, visit: Callable[[FitsFile, FitsImage, list[_Wanted]], int]
     ) -> tuple[int, tuple[int, int]]:
-        """Call `visit` with each HDU and the images that are in it; return bytes read, and size.
+        """Call `visit` with each HDU and the images in it; return the bytes read, and the size.
 
-        `visit` returns the bytes that it has read.
+        `visit` returns the number of bytes that it has read.
         """
         nbytes, sizes = 0, {}
         names: dict[tuple[Hashable, int], tuple[str, int]] = {}
-        up_to_own: list[Names] = []  # of the HDUs up to that of the row, if an image is named
+        up_to_own: list[Names] = []  # the HDUs up to that of the row, if an image has a name
         main = next(iter(self.images))
         for several in self._by_file(row):
             of_file = 0
@@ -433,7 +434,7 @@ class HdusReader:
 def hdu_beside(
     image: str, wanted: str, number: int, names: Sequence[Names], *, is_own: bool = True
 ) -> HduName:
-    """Return the HDU that an EXTNAME means beside the HDU of a row: that of the same EXTVER.
+    """Return the HDU with an EXTNAME and the same EXTVER as the HDU of the row.
 
     Parameters
     ----------
@@ -444,14 +445,14 @@ def hdu_beside(
     number : int
         HDU of the row.
     names : sequence of (str, int)
-        EXTNAME and EXTVER of the HDUs in the file of the row, at least of those up to its HDU.
+        EXTNAME and EXTVER of the HDUs in the file of the row, at least up to the row's HDU.
     is_own : bool
         Whether the image is in that file.
 
     Raises
     ------
     ValueError
-        If the row's HDU has another name than "image", or EXTVER does not tell HDUs apart.
+        If the name of the row's HDU is not that of "image", or EXTVER does not distinguish HDUs.
     """
     if number >= len(names):
         raise no_such_hdu(number, [name for name, _ in names])
@@ -466,15 +467,15 @@ def hdu_beside(
     for other, version in (own, (name, own[1]))[: 1 + is_own]:
         if names.count((other, version)) > 1:
             raise ValueError(
-                f"several HDUs are {other or 'without EXTNAME'} with EXTVER {version}, which does "
-                f"not say which {wanted!r} is that of HDU {number}: pass Hdu(relative=N), in "
-                "commands +N, N HDUs after that of the row"
+                f"several HDUs are {other or 'without EXTNAME'} with EXTVER {version}, so the "
+                f"{wanted!r} of HDU {number} is ambiguous: pass Hdu(relative=N), in commands +N, "
+                "for the Nth HDU after that of the row"
             )
     return name, own[1]
 
 
 def _of_row(one: _Wanted, row: Row, names: Sequence[Names], *, is_own: bool) -> HduName | None:
-    """Return the HDU of an image, with the EXTVER of the row's HDU if it is named beside it."""
+    """Return the HDU of an image; a name gets the EXTVER of the row's HDU."""
     if row.hdu is None or not isinstance(one.hdu, str):
         return one.hdu
     return hdu_beside(one.name, one.hdu, row.hdu, names, is_own=is_own)
@@ -482,7 +483,7 @@ def _of_row(one: _Wanted, row: Row, names: Sequence[Names], *, is_own: bool) -> 
 
 @contextmanager
 def _saying_why(one: _Wanted, row: Row, wanted: HduName | None) -> Iterator[None]:
-    """Add to the error of a missing HDU that its EXTVER is that of the row's HDU."""
+    """Explain in the error of a missing HDU that its EXTVER is that of the row's HDU."""
     try:
         yield
     except NoSuchHduError as error:
@@ -497,20 +498,20 @@ def _saying_why(one: _Wanted, row: Row, wanted: HduName | None) -> Iterator[None
 def _check_version(one: _Wanted, found: Names, image: Names, file: FitsFile) -> None:
     """Raise ValueError if another HDU with the name of an image has the EXTVER of the main image.
 
-    An EXTNAME alone is the first HDU with that name, which would be that of another detector.
+    A mere EXTNAME means the first HDU with that name, which would belong to another detector.
     """
     name, version = found[0], image[1]
     if not one.is_named or found[1] == version or (name, version) not in file.names():
         return
     raise ValueError(
         f"the first {one.hdu!r} has EXTVER {found[1]}, and the image EXTVER {version}: pass "
-        f"({one.hdu!r}, {version}), or ({one.hdu!r}, {found[1]}) if the first is meant; for a row "
-        "for each detector, make the Index with dali-pipelines index --hdus"
+        f"({one.hdu!r}, {version}), or ({one.hdu!r}, {found[1]}) for the first one; for a row for "
+        "each detector, make the Index with dali-pipelines index --hdus"
     )
 
 
 def _own_names(row: Row, known: Mapping[tuple[Hashable, int], tuple[str, int]]) -> tuple[str, int]:
-    """Return EXTNAME and EXTVER of the HDU of a row, which may hold no image of the sample."""
+    """Return EXTNAME and EXTVER of the HDU of a row, even if it has no image of the sample."""
     number = row.hdu or 0
     return known.get((_file_of(row), number)) or hdu_names(row.place)[number]
 
@@ -520,7 +521,7 @@ def _file_of(row: Row) -> tuple[str, int | None]:
 
 
 def suffix(place: int) -> str:
-    """Return what the names of an image's arrays end in."""
+    """Return the suffix of the names of an image's arrays."""
     return f"_{place}" if place else ""
 
 
@@ -535,20 +536,20 @@ def _check_sizes(sizes: Mapping[str, tuple[int, int, int]], name: str) -> None:
 
 @dataclass
 class _At:
-    """The image that the error of a row names."""
+    """Name of the image for an error of the row."""
 
     one: _Wanted
     where: Where
-    """Its HDU."""
+    """HDU of that image."""
 
     def turn_to(self, one: _Wanted) -> None:
-        """Name another image from now on."""
+        """Change the image for errors."""
         self.one, self.where.hdu = one, one.hdu if isinstance(one.hdu, int) else None
 
 
 @contextmanager
 def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
-    """Convert any exception inside to a ReadError of the row, which names image and file."""
+    """Convert any exception inside to a ReadError of the row that names image and file."""
     at = _At(one, Where(None))
     try:
         with read_errors(one.row.name, one.hdu, row.number) as at.where:
@@ -560,7 +561,7 @@ def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
 def _beside(
     own: Sequence[Names], others: Sequence[Names], relative: int
 ) -> dict[str, frozenset[Names]]:
-    """Return which HDUs of a file are `relative` HDUs after its own, or in another file."""
+    """Return the HDUs that are `relative` HDUs after that of the row, or in another file."""
     found: dict[str, set[Names]] = {}
     for number, (name, version) in enumerate(own):
         pairs = found.setdefault(name, set())
@@ -571,18 +572,18 @@ def _beside(
 
 
 def _check_beside(own: Names, found: Names, expected: Beside) -> None:
-    """Raise ValueError if an HDU has another name than in the first file, beside that of the row.
+    """Raise ValueError if the name of an HDU differs from the first file.
 
-    Files whose HDU of the row has a name that is not in the first file are not compared.
+    Files are not compared if the name of the row's HDU does not occur in the first file.
     """
     pairs = expected.get(own[0])
     if pairs is None or (found[0], found[1] - own[1]) in pairs:
         return
     there = " or ".join(sorted(_named(name, own[1] + more) for name, more in pairs)) or "none"
     raise ValueError(
-        f"its HDU is {_named(*found)}, beside {_named(*own)}; by the first file it is {there}: "
-        "leave the row out, or name the HDU in place of relative, as 'ERR' or 'DQ', if its EXTVER "
-        "is that of the row's HDU"
+        f"its HDU is {_named(*found)}, beside {_named(*own)}; according to the first file it is "
+        f"{there}: leave the row out, or name the HDU in place of relative, as 'ERR' or 'DQ', if "
+        "its EXTVER is that of the row's HDU"
     )
 
 

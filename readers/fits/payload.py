@@ -45,7 +45,7 @@ PADDING = 1024
 it may be 64 x 54 bits past it; and it loads two 64-bit words at a time."""
 
 OVERHEAD = PADDING + 8 * (HEAD + PER_SCALING)
-"""Bytes that are sent with an image in addition to its tiles and their numbers."""
+"""Number of bytes that are sent with an image in addition to its tiles and their numbers."""
 
 
 def make_plan(

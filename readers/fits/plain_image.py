@@ -52,7 +52,7 @@ class StoredImage:
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
         """Read the rows of a window, each as one tile of an image that has the window's size.
 
-        Returns are those of `readers.fits.tiles.image.TiledImage.read`.
+        Returns the same as `readers.fits.tiles.image.TiledImage.read`.
         """
         offsets, lengths = self._rows(window, planes)
         payload, starts, input_bytes = read_ranges(
@@ -132,7 +132,7 @@ def plan_of_shape(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]:
     """Return a payload, its plans, and its pixels as an array of this shape, to be written.
 
-    The shape is (planes, height, width), and the type that of the pixels in any byte order.
+    The shape is (planes, height, width); the type is that of the pixels, in any byte order.
     """
     planes, height, width = shape
     item, nbytes = dtype.itemsize, math.prod(shape) * dtype.itemsize

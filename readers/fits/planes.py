@@ -31,7 +31,7 @@ class ImageShape(NamedTuple):
         Raises
         ------
         ValueError
-            If there is no axis, or one is empty.
+            If there is no axis, or an axis is empty.
         """
         height, width = (1, *axes)[-2:]
         if not axes or min(axes) < 1:
@@ -48,7 +48,7 @@ class ImageShape(NamedTuple):
     def chosen(self, planes: Planes | None, expected: int | None = None) -> list[int]:
         """Return the numbers of the requested planes, None for the only one.
 
-        For "all", the image must have the `expected` number of planes, if one is given.
+        With "all", the image must have the `expected` number of planes, if it is set.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class ImageShape(NamedTuple):
 
 
 def check_num_planes(planes: Planes | None, num_planes: int | None) -> None:
-    """Raise ValueError if a number of planes is given, and not all are asked for."""
+    """Raise ValueError if num_planes is set without planes "all"."""
     if num_planes is not None and not (isinstance(planes, str) and planes == "all"):
         raise ValueError(
             f"num_planes={num_planes!r} is for planes='all', got planes={planes!r}: leave it out"

@@ -43,24 +43,25 @@ class FitsReader:
     Parameters
     ----------
     hdu : int, str or (str, int), optional
-        HDU to read, where the Index has no column ``hdu``: its number, 0 for the primary, its
-        EXTNAME, or EXTNAME and EXTVER, as in astropy. By default the first HDU that holds an image.
+        HDU to read if the Index has no column ``hdu``: its number, 0 for the primary, its EXTNAME,
+        or EXTNAME and EXTVER, as in astropy. By default the first HDU with an image.
     stored : {"uint8", "int16", "int32"}, optional
         Keep integers as they are stored: BSCALE, BZERO and BLANK are not applied. Images with
         another BITPIX are rejected.
     planes : int, sequence of int or "all", optional
-        Planes to read of images of more than two axes, where the Index has no column ``plane``.
+        Planes to read of images with more than two axes, if the Index has no column ``plane``.
         Several become the channels of the image, in this order.
     num_planes : int, optional
-        How many planes each image must have; needed where planes is "all".
+        Number of planes that each image must have; required with planes "all".
     largest_tile : float
-        Most pixels of a tile for the graph; images in larger tiles are decoded by astropy, in the
-        reader process. It does not apply to integers in HCOMPRESS_1, which are sent as rows.
+        Maximum number of pixels of a tile for the graph; images with larger tiles are decoded by
+        astropy in the reader process. It does not apply to integers in HCOMPRESS_1, which are sent
+        as rows.
 
     Notes
     -----
     Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. BLANK follows
-    astropy too: it is not applied where BSCALE and BZERO make unsigned integers, nor where it is 0.
+    astropy, too: it is not applied if BSCALE and BZERO make unsigned integers, or if it is 0.
     Neither is a BSCALE of 0 in a compressed image.
 
     The last two axes in NumPy's order (NAXIS2 and NAXIS1) are rows and columns. Planes are counted
@@ -163,7 +164,8 @@ class FitsReader:
         _, height, width = found.shape
         window = window and window.within(height, width)
         if window is not None and (window.height > height or window.width > width):
-            window = None  # `read` rejects such a row; here it would hide that of the others
+            # `read` rejects such a row; here the error would hide those of other rows
+            window = None
         if found.image is not None and scaling is not None:
             nbytes = found.image.payload_bytes(window, planes)
         else:
@@ -192,8 +194,8 @@ class FitsReader:
         Returns
         -------
         Header
-            These keywords, where the file has them, and some others. NAXISn are those of the image
-            even if it is compressed into a table.
+            The keywords that the file has, and some others. NAXISn belong to the image even if it
+            is compressed into a table.
 
         Raises
         ------
@@ -265,7 +267,7 @@ class FitsReader:
     def _expected(self, row: Row, window: Window | None, stamp: Hashable | None) -> Ranges:
         """Return the ranges for a window from the offsets in the row; none if they do not fit.
 
-        The offsets may be those of another file, so errors of the window are left to `read`.
+        The offsets may belong to another file, so errors of the window are left to `read`.
         """
         offsets = ImageOffsets.unpack(row.notes[COLUMN])
         if offsets is None:

@@ -61,7 +61,7 @@ def _values(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
 
 
 def _check_values(image: Image.Image) -> None:
-    """Reject values without a range from black to white, and those that Pillow converts wrongly.
+    """Raise OSError for values without a black and white level, or that Pillow converts wrongly.
 
     Pillow reads signed bytes as unsigned, and inverts TIFFs whose white is 0 only for 8 bits.
     """
@@ -73,7 +73,7 @@ def _check_values(image: Image.Image) -> None:
     elif image.mode == "I" and image.format != "PPM":  # PPM has 16 bits
         what = "integers of 32 bits"
     elif image.mode.startswith("I;16") and values_of(tags, _PHOTOMETRIC)[0] == 0:
-        what = "more than 8 bits where 0 is white"
+        what = "more than 8 bits with 0 as white"
     else:
         return
     raise OSError(

@@ -18,7 +18,7 @@ def check_entropy(jpeg: bytes) -> None:
     Raises
     ------
     DamagedError
-        If a code does not exist, or there is more or less data than the image needs.
+        If a code does not exist, or the image needs more or less data.
 
     Notes
     -----

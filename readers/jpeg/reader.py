@@ -48,7 +48,7 @@ _NOT_DECODED = {
     "EPS": "is a program that another one would have to run: convert it, e.g. to PNG",
     "FITS": "is not for jpeg_pipeline",
 }
-"""Formats that Pillow opens but are not decoded, by Pillow's name, with the reason."""
+"""Formats that Pillow opens but this package rejects, by Pillow's name, with the reason."""
 _BITS = {"uint8": 8, "uint16": 16}
 _PNM_HEADER_NBYTES = 32
 """Most bytes of a PNM header."""
@@ -114,7 +114,7 @@ class JpegReader:
         if not isinstance(packed, bytes):
             kind = type(packed).__name__
             raise ReadError(
-                row.name, f"column 'mcu_rows' must hold bytes, got {kind}", row=row.number
+                row.name, f"column 'mcu_rows' must have bytes, got {kind}", row=row.number
             )
         if window is not None and packed and self.stored != "uint16":
             try:
@@ -354,7 +354,7 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
 def _by_pillow(
     encoded: bytes, header: UsualHeader | None, channels: int, *, decode: bool
 ) -> tuple[UsualHeader, NDArray[Any] | None]:
-    """Return the facts of a file, and its displayed pixels unless DALI decodes it."""
+    """Return the properties of a file, and its displayed pixels unless DALI decodes it."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO contains several JPEGs; the first is decoded.
@@ -396,7 +396,7 @@ def _unidentified(encoded: bytes) -> str:
 
 
 def _kind_of(encoded: bytes) -> str | None:
-    """Return the format, by Pillow's name, whose files begin like this one; None if unknown."""
+    """Return the format, by Pillow's name, of files that begin like this one; None if unknown."""
     begin = encoded[:16].ljust(16, b"\0")
     for kind, (_, accepts) in Image.OPEN.items():
         # The result is a text if Pillow lacks the library for the format.

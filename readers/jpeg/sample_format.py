@@ -24,7 +24,7 @@ as RGB."""
 
 
 def stored_bits(encoded: bytes, image: Image.Image) -> int:
-    """Return the bits per sample of a file if Pillow may keep fewer, else 8.
+    """Return the bits per sample of a file if Pillow may keep fewer, otherwise 8.
 
     `image` is the file opened by Pillow.
     """
@@ -47,7 +47,7 @@ def is_for_dali(encoded: bytes, image: Image.Image) -> bool:
 
 
 def check_parts(tags: Mapping[int, Any]) -> None:
-    """Raise OSError if a TIFF lacks strips or tiles, whose pixels would be undefined."""
+    """Raise OSError if a TIFF lacks strips or tiles, as their pixels would be undefined."""
     width, height = tags[256], tags[257]
     if 324 in tags:
         expected = -(-width // tags[322]) * -(-height // tags[323])

@@ -1,10 +1,10 @@
 """Parse the outer structure of JPEG and PNG files, to find damage, EXIF data and the size.
 
-Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker, at which
-libjpeg stops and leaves the rest of the image grey. Each chunk of a PNG has a checksum.
+Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker: libjpeg
+stops there and leaves the rest of the image grey. Each chunk of a PNG has a checksum.
 
 Between the segments of a JPEG, libjpeg (and therefore Pillow and browsers) skips bytes up to the
-next marker. DALI 2.4 fails on such bytes, so they are left out of the data that are sent.
+next marker. DALI 2.4 fails on such bytes, so they are not sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Place: bytes that are read by ranges, wherever they are stored."""
+"""Place: bytes that are read by ranges, in any storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Protocol, Self
 class Place(Protocol):
     """Bytes that are read by ranges: a file, an object of a store, or a span of either.
 
-    One thread opens it by ``with``, to read one row. Positions are counted from its first byte.
+    One thread opens it in a ``with`` block, to read one row. Positions are counted from its first
+    byte.
     """
 
     @property
@@ -35,24 +36,24 @@ class Place(Protocol):
     def etag(self) -> str | None:
         """Version, which an Index stores: the ETag of an object, or length and checksum of a file.
 
-        Only pieces of a file enter its checksum. A span has the version of its container. None if
+        The checksum only covers pieces of a file. A span has the version of its container. None if
         the version is unknown.
         """
         ...
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prepare to read ranges (first byte and end): a remote object is asked for all at once.
+        """Prepare to read ranges (first byte and end): for a remote object request all at once.
 
         They are clipped to the length of the place.
         """
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only where the place ends."""
+        """Read the bytes from `start` up to `stop`, fewer only at the end of the place."""
         ...
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, each from its own position; a remote object is asked for all at once.
+        """Fill buffers, each from its own position; for a remote object request all at once.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Errors of remote storage in words: what failed, where, and what to do."""
+"""Messages for errors of remote storage, with the cause, the URL, and the remedy."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from readers.places.storage import Storage
 
 _QUERY = re.compile(r"(://[^\s?\"')]*)\?[^\s\"')]*")
 _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
-"""Addresses that clients without credentials ask for them."""
+"""Addresses from which clients without credentials request them."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
 _DEBUG = "Debug source:"
-"""Begin of what obstore adds to a message."""
-_ANONYMOUS = "or give anonymous=True for a public bucket"
+"""Start of the text that obstore appends to a message."""
+_ANONYMOUS = "or set anonymous=True for a public bucket"
 _OTHER_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
 _HEADER = re.compile(r"(Content-Length|Content-Range) header|for (CONTENT_RANGE) header", re.I)
 _ANOTHER_SERVER = "copy the file, or use another server"
-_OTHER_REGION = "the bucket is in another region: give its region"
+_OTHER_REGION = "the bucket is in another region: set region"
 
 
 class StorageError(OSError):
@@ -44,7 +44,7 @@ class NoBucketError(NoAccessError, FileNotFoundError):
 
 
 class ShortAnswerError(StorageError):
-    """The server sent fewer bytes than it was asked for."""
+    """The server sent fewer bytes than requested."""
 
 
 def nobody_answered(error: BaseException | None) -> bool:
@@ -86,14 +86,14 @@ def requesting(url: str, storage: Storage) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # A panic of its Rust code is no Exception, and has no class that can be imported.
+        # A panic of its Rust code is not an Exception, and its class cannot be imported.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise failure(error, url, storage) from None
         raise
 
 
 def failure(error: BaseException, url: str, storage: Storage) -> OSError:
-    """Return the error of a request in words; as with ``open``, the message ends in the URL."""
+    """Return a clear error for a request; the message ends with the URL, as with ``open``."""
     text = _QUERY.sub(r"\1", " ".join(str(error).split()))
     answered = _STATUS.search(text)
     status = answered[1] if answered else ""
@@ -106,9 +106,9 @@ def failure(error: BaseException, url: str, storage: Storage) -> OSError:
 def _reason(
     error: BaseException, text: str, status: str, url: str, storage: Storage
 ) -> tuple[type[OSError], str]:
-    """Return the kind of the error, and what failed."""
+    """Return the type and the cause of an error."""
     name = type(error).__name__
-    if "<Code>NoSuchBucket</Code>" in text:  # of a listing it is no FileNotFoundError
+    if "<Code>NoSuchBucket</Code>" in text:  # a listing does not raise FileNotFoundError
         return NoBucketError, "there is no such bucket"
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError, "there is no such object"
@@ -128,7 +128,7 @@ def _reason(
     if header := _HEADER.search(text):
         header_name = (header[1] or header[2]).replace("_", "-").title()
         return StorageError, (
-            f"the answer, perhaps of a proxy, lacks a {header_name} that tells the length: "
+            f"the answer, perhaps of a proxy, lacks a {header_name} with the length: "
             f"{_ANOTHER_SERVER}"
         )
     if name in ("PermissionDeniedError", "UnauthenticatedError") or status:
@@ -148,8 +148,7 @@ def _reason(
         if url.startswith("s3://"):
             return NoAccessError, _OTHER_REGION
         return StorageError, (
-            "the server redirects to itself, again and again, or to what is not a URL: "
-            f"{_ANOTHER_SERVER}"
+            f"the server redirects repeatedly to itself, or to an invalid URL: {_ANOTHER_SERVER}"
         )
     if odd := re.search(r"Invalid (last modified '[^']*')|(header containing non-ASCII)", text):
         what = "a Last-Modified that is not a date" if odd[1] else "a header that is not ASCII"
@@ -157,9 +156,9 @@ def _reason(
     if name == "InvalidPathError":
         found = re.search(r'"[^"]*"', text)
         return StorageError, (
-            "objects whose names have empty parts, or parts . or .., are not read, nor what is "
-            f"listed with them: rename {printable(found[0]) if found else 'it'}, or give URLs "
-            "without it"
+            "objects with empty parts in their names, or parts . or .., cannot be read, and "
+            "neither can others in the same listing: rename "
+            f"{printable(found[0]) if found else 'it'}, or pass URLs without it"
         )
     if "IncompleteBody" in text or "body error" in text:
         return NoAnswerError, "the answer was cut off, each time"
@@ -168,7 +167,7 @@ def _reason(
 
 
 def _answered(status: str, text: str) -> tuple[type[StorageError], str]:
-    """Return the meaning of a status such as ``403 Forbidden``; `text` is the server's message."""
+    """Return the error for a status such as ``403 Forbidden``; `text` is the server's message."""
     found = re.search(r"<Code>(\w+)</Code>", text)
     code = f" ({found[1]})" if found else ""
     if status[:3] in ("401", "403", ""):
@@ -177,8 +176,8 @@ def _answered(status: str, text: str) -> tuple[type[StorageError], str]:
     if status.startswith("301"):
         return NoAccessError, _OTHER_REGION
     if status.startswith("416"):
-        return StorageError, "the object is empty, or shorter than was indexed"
+        return StorageError, "the object is empty, or shorter than in the Index"
     if status.startswith(("429", "5")):
-        words = f"the server answers {status}, each time: ask later, or with less concurrency"
+        words = f"the server answers {status}, each time: try again later, or with less concurrency"
         return NoAnswerError, words
     return StorageError, f"the server answers {status}{code}"

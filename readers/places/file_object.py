@@ -1,4 +1,4 @@
-"""File objects over places, for libraries that read those: astropy, NumPy, Pillow."""
+"""File objects over places, for libraries that need them: astropy, NumPy, Pillow."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class _Raw(io.RawIOBase):
 
 
 class BlockFile(_Raw):
-    """File object that keeps the blocks that it has read, for libraries that go to and fro.
+    """File object that keeps the blocks that it has read, for libraries that seek back and forth.
 
     Parameters
     ----------
     place : Place
         Open place.
     nbytes : int
-        Bytes of a block.
+        Size of a block in bytes.
     """
 
     def __init__(self, place: Place, nbytes: int = 64 << 10) -> None:
@@ -78,7 +78,7 @@ class BlockFile(_Raw):
         self._blocks: dict[int, memoryview] = {}
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill a buffer; fewer bytes only where the place ends."""
+        """Fill a buffer; fewer bytes only at the end of the place."""
         view = memoryview(buffer).cast("B")
         stop = min(self._at + len(view), self._place.nbytes)
         numbers = range(self._at // self._nbytes, -(-stop // self._nbytes))

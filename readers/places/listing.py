@@ -22,11 +22,11 @@ class Listed(NamedTuple):
     nbytes: int
     etag: str | None
     is_hidden: bool
-    """Whether its name, or that of a folder below the URL that was listed, begins with a dot."""
+    """Whether its name, or that of a folder below the listed URL, begins with a dot."""
 
 
 def objects(url: str, storage: Storage) -> Iterator[Listed]:
-    """Yield the objects below a URL, those that match it as a pattern, or the one that it names.
+    """Yield the objects below a URL, the matches of a pattern, or the object of the URL.
 
     Patterns need a store that can be listed. In them ``*`` matches any characters but a slash, and
     ``**`` any characters. Neither matches a dot at the beginning of a name.
@@ -38,13 +38,13 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
     OSError
         If they cannot be listed.
     ValueError
-        If it is a folder of a web server.
+        If the URL is a folder of a web server.
     """
     root, key = located(url)
     if root.startswith("http"):
         if not key or key.endswith("/"):
             raise ValueError(
-                f"{url}: web servers do not list folders; give URLs of files, in an iterable or in "
+                f"{url}: web servers do not list folders; pass URLs of files, in an iterable or in "
                 "the column path of a .csv file"
             )
         yield object_at(url, storage)
@@ -61,10 +61,10 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 if is_pattern and not matches(meta["path"]):
                     continue
                 found = True
-                # Hidden names only match a pattern that has their dot.
+                # Hidden names only match a pattern with a dot.
                 is_hidden = not is_pattern and "/." in f"/{meta['path'].removeprefix(key)}"
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"], is_hidden)
-    known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
+    known = "patterns may only have *, ** and {0..9}, " if set(url) & set("?[{") else ""
     if is_pattern and not found:
         raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")
     if not found and key:
@@ -80,7 +80,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
 
 
 def folders(url: str, storage: Storage) -> list[str]:
-    """Return the names of the folders in that of a URL; [] for a web server, which lists none.
+    """Return the names of the folders in the folder of a URL; [] for a web server.
 
     OSError if they cannot be listed.
     """
@@ -95,7 +95,7 @@ def folders(url: str, storage: Storage) -> list[str]:
 
 def _pattern(key: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern of keys."""
-    shown = r"(?!(?<![^/])\.)"  # what follows is not a dot at the beginning of a name
+    shown = r"(?!(?<![^/])\.)"  # not followed by a dot at the beginning of a name
     stars = {
         "**/": f"(?:(?:{shown}.)*/)?",
         "**": f"(?:{shown}.)*",
@@ -106,7 +106,7 @@ def _pattern(key: str) -> re.Pattern[str]:
 
 
 def object_at(url: str, storage: Storage) -> Listed:
-    """Return the object that a URL names, by a request of its first byte.
+    """Return the object of a URL, after a request for its first byte.
 
     This shows that the server sends ranges, and the ETag that later reads will get; answers to HEAD
     may have another one.

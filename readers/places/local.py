@@ -1,4 +1,4 @@
-"""Files of the file system; everything that is not a regular file is rejected."""
+"""Files of the file system; all but regular files are rejected."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _SETTLED_NS = 2_000_000_000
-"""A file that was written to more recently has no stamp: another write may leave the same time."""
+"""A file that was written more recently has no stamp: another write may leave the same time."""
 
 _PIECES, _PIECE_BYTES = 16, 4 << 10
-"""Number of pieces, spread over a file, whose checksum is part of its version."""
+"""Number of pieces, spread over a file, in the checksum of its version."""
 _ETAG = re.compile(r"\d+-[0-9a-f]{8}")
 """Form of the versions of files. A file copied from a store may have the ETag of its object."""
 _SEEN: set[tuple[Hashable, str]] = set()
-"""Stamps and versions of files that this process has compared."""
+"""Stamps and versions of files that this process has already compared."""
 _MOST_SEEN = 1 << 16
 
 
@@ -41,7 +41,7 @@ class LocalPlace:
     file : int, optional
         Open descriptor of its content.
     etag : str, optional
-        Version that it must have, if one was noted; an object's ETag is ignored.
+        Version that it must have, if the Index has one; an object's ETag is ignored.
     """
 
     __slots__ = ("_file", "_status", "_wanted", "name")
@@ -58,7 +58,7 @@ class LocalPlace:
         ------
         OSError
             If the file is missing, unreadable, not a regular file, or of another version. The
-            message ends in the path, as with ``open``.
+            message ends with the path, as with ``open``.
         """
         if self._file < 0:
             self._file, self._status = _opened(self.name)
@@ -115,7 +115,7 @@ class LocalPlace:
         """Do nothing: the kernel reads ahead."""
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only where the file ends."""
+        """Read the bytes from `start` up to `stop`, fewer only at the end of the file."""
         parts: list[bytes] = []
         while start < stop and (found := os.pread(self._file, stop - start, start)):
             parts.append(found)  # Linux reads at most 2 GiB at a time
@@ -137,7 +137,7 @@ def _opened(path: str) -> tuple[int, os.stat_result]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
-        reason = f"{error.strerror}; if the archive was moved, Index.moved gives its paths"
+        reason = f"{error.strerror}; if the archive was moved, use Index.moved"
         raise FileNotFoundError(error.errno, reason, path) from None
     status = os.fstat(file)
     if (kind := stat.S_IFMT(status.st_mode)) != stat.S_IFREG:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Finds the places that rows name. It has only settings, and is sent to reader processes."""
+    """Finds the places of rows. It has only settings, and is sent to reader processes."""
 
     storage: Storage = field(default_factory=Storage)
     """Settings for requests of remote objects."""
@@ -48,4 +48,4 @@ class Places:
 
 
 LOCAL = Places()
-"""Finds files, and remote objects by default settings."""
+"""Finds files, and remote objects with default settings."""

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from readers.places.cache.disk import DiskCache
 
 _FIRST_BYTES = 128 << 10
-"""Bytes to read first of an object about which nothing is known."""
+"""Number of bytes to read first of an unknown object."""
 _GAP = 64 << 10
 """Largest gap, in bytes, between two ranges that are read by one request."""
 
 
 class Traffic:
-    """Requests and bytes of this process, also from caches, since the counts were last taken."""
+    """Requests and bytes of this process, also from caches, since the last count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = 0, 0, 0
         self.num_begun = 0
-        """Requests that this process has begun."""
+        """Number of requests that this process has begun."""
 
     def begin(self) -> None:
-        """Count a request that begins, whether or not it is answered."""
+        """Count a request when it begins, answered or not."""
         with self._lock:
             self.num_begun += 1
         self._add(1, 0, 0)
@@ -51,7 +51,7 @@ class Traffic:
             self._counts = tuple(map(operator.add, self._counts, more))
 
     def take(self) -> tuple[int, int, int]:
-        """Return the counts, and begin again from 0."""
+        """Return the counts, and reset them to 0."""
         with self._lock:
             counts, self._counts = self._counts, (0, 0, 0)
         return counts
@@ -61,14 +61,14 @@ TRAFFIC = Traffic()
 
 
 class RemotePlace:
-    """An object of a store. Each request names the version of the object that it needs.
+    """An object of a store. Each request requires the right version of the object.
 
     Parameters
     ----------
     url : str
         URL of the object.
     storage : Storage
-        How it is requested.
+        Settings of requests.
     etag : str, optional
         Its ETag; by default that of the first answer.
     nbytes : int, optional
@@ -126,7 +126,7 @@ class RemotePlace:
 
     @property
     def stamp(self) -> Hashable | None:
-        """URL, ETag and length; None if the server gives no ETag, or a weak one."""
+        """URL, ETag and length; None if the server sends no ETag, or a weak one."""
         if self._nbytes is None:
             self.look()
         if self._version is None:
@@ -135,14 +135,14 @@ class RemotePlace:
 
     @property
     def etag(self) -> str | None:
-        """ETag of the object; else a weak one made from its time of modification; else None."""
+        """ETag of the object, or a weak one from its modification time, or None."""
         if self._nbytes is None:
             self.look()
         return self._etag
 
     @property
     def _version(self) -> str | None:
-        """The ETag, if it says that all bytes are the same (RFC 9110, section 8.8.1)."""
+        """The ETag, if it guarantees equal bytes (RFC 9110, section 8.8.1)."""
         return None if self._etag is None or self._etag.startswith("W/") else self._etag
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -155,7 +155,7 @@ class RemotePlace:
         self._parts += pieces
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only where the object ends."""
+        """Read the bytes from `start` up to `stop`, fewer only at the end of the object."""
         stop = min(stop, self.nbytes)
         if start >= stop:
             return b""
@@ -177,7 +177,7 @@ class RemotePlace:
         self._fill_near(missing)
 
     def _fill_near(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, with one request for those that are near each other."""
+        """Fill buffers, with one request for neighbouring ranges."""
         runs: list[list[tuple[int, memoryview]]] = []
         end = -1
         for start, buffer in sorted(pieces, key=operator.itemgetter(0)):
@@ -197,11 +197,11 @@ class RemotePlace:
         return max(parts, key=len, default=memoryview(b""))
 
     def look(self, nbytes: int = _FIRST_BYTES) -> None:
-        """Read the first bytes, which also tells length and ETag."""
+        """Read the first bytes; the answer also has length and ETag."""
         self._parts.append((0, memoryview(waited(self._storage, self._request, 0, nbytes))))
 
     def look_at_end(self, nbytes: int) -> None:
-        """Read the last bytes, at least one, which also tells length and ETag."""
+        """Read the last bytes, at least one; the answer also has length and ETag."""
         content = memoryview(waited(self._storage, self._request, -nbytes, 0))
         self._parts.append((self.nbytes - len(content), content))
 
@@ -229,20 +229,20 @@ class RemotePlace:
         return [one.result() for one in waiting]
 
     def _request(self, start: int, stop: int) -> Any:
-        """Request a range, again if too few bytes come."""
+        """Request a range, and again if too few bytes come."""
         for _ in range(self._storage.retries):
             with suppress(ShortAnswerError):
                 return self._answer(start, stop)
         return self._answer(start, stop)
 
     def _answer(self, start: int, stop: int) -> Any:
-        """Request a range, and check that it is of this version of the object, and whole.
+        """Request a range, and check that it is complete and of this version of the object.
 
-        A negative `start` counts from the end, up to which all is requested.
+        A negative `start` counts from the end; then the request is for all bytes up to the end.
         """
         import obstore
 
-        check_object(self.name)  # tables may have any
+        check_object(self.name)  # tables may have any value
         root, key = located(self.name)
         options: GetOptions = {"range": (start, stop) if start >= 0 else {"suffix": -start}}
         if self._version is not None:

@@ -9,14 +9,14 @@ from readers.places.contract import Place, too_short
 
 
 class SpanPlace:
-    """Some of the bytes of another place, which is opened and closed with it.
+    """A range of the bytes of another place, which is opened and closed with it.
 
     Parameters
     ----------
     whole : Place
         The container.
     offset : int
-        First byte of the span in it.
+        First byte of the span in the container.
     nbytes : int
         Length of the span.
     """
@@ -46,17 +46,17 @@ class SpanPlace:
         return self._whole.etag
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Let the container prepare to read ranges, clipped where the span ends."""
+        """Let the container prepare to read ranges, clipped at the end of the span."""
         at, end = self._offset, self._offset + self.nbytes
         self._whole.fetch([(at + start, min(at + stop, end)) for start, stop in ranges])
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only where the span ends.
+        """Read the bytes from `start` up to `stop`, fewer only at the end of the span.
 
         Raises
         ------
         ValueError
-            If the container ends before.
+            If the container ends earlier.
         """
         stop = min(stop, self.nbytes)
         if start >= stop:

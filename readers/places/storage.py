@@ -15,24 +15,24 @@ class Storage:
 
     Credentials are not among the settings. Each process takes them from the environment (such as
     ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from a profile in ``~/.aws``, or
-    from the metadata of its instance, so that no pickle, state or log holds them.
+    from the metadata of its instance. So no pickle, state or log contains them.
 
     Raises
     ------
     ValueError
-        If an argument has another value.
+        If a setting has an invalid value.
     """
 
     anonymous: bool = False
     """Send requests without a signature, for public buckets."""
     endpoint: str | None = None
     """URL of an S3 server other than AWS, e.g. ``http://localhost:9000``; by default
-    AWS_ENDPOINT_URL, else AWS."""
+    AWS_ENDPOINT_URL, or AWS."""
     region: str | None = None
-    """AWS region of the bucket; by default AWS_REGION, else that of the profile, else us-east-1."""
+    """AWS region of the bucket; by default AWS_REGION, or that of the profile, or us-east-1."""
     profile: str | None = None
-    """Profile in ``~/.aws``: keys, a role, single sign-on, or another way that boto3 knows; by
-    default AWS_PROFILE, else "default"."""
+    """Profile in ``~/.aws``: keys, a role, single sign-on, or another method of boto3; by default
+    AWS_PROFILE, or "default"."""
     retries: int = 10
     """Attempts after the first one, for errors 5xx and 429, lost connections and missing answers.
     Pauses grow from 0.1 s to 1 s."""
@@ -60,13 +60,13 @@ def _check_endpoint(endpoint: object) -> None:
         raise ValueError(f"endpoint must be a URL, http:// or https://, got {endpoint!r}")
     if "@" in urlsplit(endpoint).netloc:
         raise ValueError(
-            f"endpoint {printable(without_secrets(endpoint))} holds a password: give it by "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+            f"endpoint {printable(without_secrets(endpoint))} contains a password: set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment instead"
         )
 
 
 def without_secrets(url: str) -> str:
     """Return a URL without its query, user and password, which may be secrets."""
     parts = urlsplit(url)
-    # Its method geturl makes s3: of s3://.
+    # Its method geturl would turn s3:// into s3:.
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _VARIABLES = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
-"""Start of the names of such variables, in capitals."""
+"""Prefix of the names of these variables, in capitals."""
 _KEYS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -34,9 +34,9 @@ _FILES = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
-"""Files with profiles, and the variables that name others."""
+"""Files with profiles, and the variables with other paths."""
 _LIFETIME = timedelta(minutes=10)
-"""Time for which credentials of a profile are used: botocore renews them before less is left."""
+"""Time for which credentials of a profile are used: botocore renews them before that."""
 _GOOGLE_KEYS = (
     *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
     "GOOGLE_SERVICE_ACCOUNT_KEY",
@@ -44,9 +44,9 @@ _GOOGLE_KEYS = (
 _GOOGLE_FILE = ".config/gcloud/application_default_credentials.json"
 """File in the home folder where obstore finds credentials for Google Cloud Storage."""
 _SLOWEST = 10
-"""Time-outs that a request may take while its bytes keep coming."""
+"""Number of timeouts that a request may take while bytes keep arriving."""
 _owners: list[int] = []
-"""The process that has clients: in one that is forked from it they would wait forever."""
+"""The process with clients: in a process forked from it they would wait forever."""
 
 
 def store_of(root: str, storage: Storage) -> ObjectStore:
@@ -61,8 +61,8 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
     """
     if os.getpid() not in (_owners or [os.getpid()]):
         raise StorageError(
-            "this process was forked from one that has made requests to remote storage, of which "
-            "the client does not work here: start processes by 'spawn' or 'forkserver', e.g. with "
+            "this process was forked from one that has made requests to remote storage, whose "
+            "client does not work here: start processes by 'spawn' or 'forkserver', e.g. with "
             f"multiprocessing.set_start_method: {root!r}"
         )
     return _store(root, storage, tuple(sorted(environment().items())))
@@ -83,8 +83,8 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
         raise ImportError(f"reading {root} needs obstore: {install('remote')}") from error
     _owners[:] = [os.getpid()]
     scheme, _, name = root.partition("://")
-    # A try may take a third of the time without an answer, so that it is made again, but as long as
-    # bytes come it goes on. None begins after two thirds.
+    # An attempt without an answer ends after a third of the time, and is repeated; while bytes
+    # arrive it goes on. No attempt begins after two thirds.
     third = timedelta(seconds=storage.timeout / 3)
     options: dict[str, Any] = {
         "client_options": {
@@ -113,21 +113,21 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
 
 @lru_cache(maxsize=8)
 def threads_of(storage: Storage) -> DaemonThreads:
-    """Return the threads of this process in which requests are made at the same time."""
+    """Return the threads of this process for concurrent requests."""
     return DaemonThreads(storage.concurrency)
 
 
 def waited(storage: Storage, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function that makes requests, in a way that Ctrl-C ends at once."""
+    """Call a function that makes requests, so that Ctrl-C ends the wait at once."""
     if threading.current_thread() is not threading.main_thread():
         return function(*args)
     return threads_of(storage).submit(function, *args).result()
 
 
 def credentials_of(root: str, storage: Storage) -> str | None:
-    """Return where requests to a bucket or host find credentials, in words; never what they are.
+    """Return the source of credentials for a bucket or host as text, never their values.
 
-    None if only the instance can have some.
+    None if only the instance may have credentials.
     """
     scheme = root.partition("://")[0]
     if scheme.startswith("http"):
@@ -147,12 +147,12 @@ def credentials_of(root: str, storage: Storage) -> str | None:
 
 @lru_cache(maxsize=8)
 def slots_of(storage: Storage) -> threading.Semaphore:
-    """Return what each request of this process holds while it is made."""
+    """Return the semaphore that each request of this process holds."""
     return threading.Semaphore(storage.concurrency)
 
 
 def endpoint_of(storage: Storage) -> str:
-    """Return the endpoint that was set, not that of a profile; empty for AWS."""
+    """Return the endpoint from settings or environment, not from a profile; empty for AWS."""
     return storage.endpoint or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or ""
 
 
@@ -176,12 +176,12 @@ def _environment(*names: str) -> str | None:
 
 
 class _Profile:
-    """A profile in ~/.aws, as botocore reads it; obstore calls it for credentials.
+    """A profile in ~/.aws, read by botocore; obstore calls it for credentials.
 
     Parameters
     ----------
     name : str, optional
-        Its name; by default that of the environment, or "default".
+        Name of the profile; by default that in the environment, or "default".
 
     Raises
     ------
@@ -194,7 +194,7 @@ class _Profile:
     def __init__(self, name: str | None) -> None:
         self.name = name or os.environ.get("AWS_PROFILE", "default")
         self.settings: dict[str, Any] = {}
-        """What the files say of it; empty if it is not there."""
+        """Entries of the profile in the files; empty if there are none."""
         files = (os.environ.get(variable, path) for variable, path in _FILES.items())
         if not any(Path(file).expanduser().exists() for file in files):
             return
@@ -220,7 +220,7 @@ class _Profile:
         from botocore.exceptions import BotoCoreError
 
         resolver = self._session.get_component("credential_provider")
-        for instance in ("container-role", "iam-role"):  # obstore asks it, if there is no profile
+        for instance in ("container-role", "iam-role"):  # without a profile, obstore asks it
             resolver.remove(instance)
         try:
             return self._session.get_credentials()
@@ -228,7 +228,7 @@ class _Profile:
             raise NoAccessError(f"profile {self.name!r} of ~/.aws: {error}") from error
 
     def __call__(self) -> dict[str, Any]:
-        """Return the credentials, as obstore asks for them."""
+        """Return the credentials in the form for obstore."""
         if self.credentials is None:
             raise RuntimeError(
                 f"profile {self.name!r} of ~/.aws has no credentials: it needs aws_access_key_id "
@@ -236,7 +236,7 @@ class _Profile:
             )
         try:
             found = self.credentials.get_frozen_credentials()
-        except Exception as error:  # of any of the services that botocore asks
+        except Exception as error:  # any error of the services that botocore asks
             raise RuntimeError(
                 f"profile {self.name!r} of ~/.aws: {error}. For single sign-on, run "
                 f"'aws sso login --profile {self.name}'"

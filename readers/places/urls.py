@@ -13,11 +13,12 @@ from readers.places.storage import without_secrets
 SCHEMES = ("s3", "gs", "http", "https")
 URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 ORDINARY = "^(?:s3|gs|https?)://[^/@?#]+/[^@?#]*$"
-"""Matches most URLs that `check_url` accepts; of those that it rejects, only long ones."""
+"""Matches most URLs that `check_url` accepts, and of rejected ones only too long ones."""
 LONGEST = 16 << 10
-"""Most bytes of a URL: keys have at most 1024, and few web servers take half of this."""
+"""Maximum number of bytes of a URL: keys have at most 1024, and few web servers accept half of
+this."""
 _SHOWN = 100
-"""Characters that are shown of longer URLs."""
+"""Number of characters to show of longer URLs."""
 _SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGNORECASE)
 
 
@@ -43,7 +44,7 @@ def check_url(url: str) -> None:
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise ValueError(
-            f"{printable(without_secrets(url))}: {scheme}:// is not read, expected "
+            f"{printable(without_secrets(url))}: {scheme}:// is not supported, expected "
             f"{', '.join(SCHEMES)}, or a path"
         )
     if scheme in ("s3", "gs"):
@@ -54,9 +55,8 @@ def check_url(url: str) -> None:
     parts = urlsplit(url)
     if "@" in parts.netloc or _SIGNED.search(url):
         raise ValueError(
-            f"{printable(without_secrets(url))}: the URL holds a password or a signature, which "
-            "would be written into the Index; use s3:// or gs:// with credentials in the "
-            "environment"
+            f"{printable(without_secrets(url))}: the URL contains a password or a signature, which "
+            "would be written to the Index; use s3:// or gs:// with credentials in the environment"
         )
     if not parts.hostname or parts.query or parts.fragment:
         rest = ", without ? and #" * bool(parts.query or parts.fragment)
@@ -64,7 +64,7 @@ def check_url(url: str) -> None:
 
 
 def check_object(url: str) -> None:
-    """Raise ValueError if a request for the object of this URL would be for another one.
+    """Raise ValueError if a request with this URL would be for another object.
 
     The client strips slashes, and encodes the path of a web server again.
     """
@@ -80,7 +80,7 @@ def check_object(url: str) -> None:
             reason = "it has bytes that are not UTF-8"
     if reason:
         raise ValueError(
-            f"{printable(without_secrets(url))}: no object of this name can be requested, as "
+            f"{printable(without_secrets(url))}: an object of this name cannot be requested, as "
             f"{reason}; expected a name such as folder/file"
         )
 

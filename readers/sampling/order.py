@@ -21,7 +21,8 @@ version have version 1."""
 
 _MASK = (1 << 64) - 1
 _SORTED_ROWS = 1 << 12
-"""Most rows for which the order is a table, of at most 32 kB, made by sorting random numbers."""
+"""Maximum number of rows for an order in a table (at most 32 kB), made by sorting random
+numbers."""
 _ROUNDS = 12
 """Rounds of the network, an even number. Two rows that differ in one half still differ in only one
 half after a round with probability 1 / side, so narrow halves need many rounds: with sides of 4 x 2
@@ -30,7 +31,7 @@ sides are at least 64. A round takes 0.3 us."""
 _STREAM = (0, 1)
 """Last words of the Philox counter, different from those of Draws and of other orders."""
 _BLOCK = 1 << 14
-"""Positions computed at a time; they fit into the cache of a core."""
+"""Number of positions to compute at a time; they fit into the cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)

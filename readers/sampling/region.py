@@ -57,7 +57,7 @@ class RandomRegion(Window):
 class ScaledWindow(Window):
     """Window of the image resized so that its shorter side has `shorter` pixels.
 
-    Only the pixels that the window depends on are read, and the graph resizes them.
+    Only the pixels that affect the window are read, and the graph resizes them.
 
     Notes
     -----
@@ -70,7 +70,7 @@ class ScaledWindow(Window):
     """Output pixels on each side that the filter of the resize reaches."""
 
     def within(self, height: int, width: int) -> Window:
-        """Return the pixels that the window depends on in an image of this size.
+        """Return the pixels that affect the window in an image of this size.
 
         Raises
         ------

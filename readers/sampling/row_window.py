@@ -20,9 +20,9 @@ _ROUNDING = 1e-6
 class RowWindow(Window):
     """Window placed by a row of the Index, or one that may be larger than the image.
 
-    If the row gives no position, it is that of `readers.window.Window`. But along an axis where the
-    window is larger than the image, it is centred on it, and an odd pixel is missing at the end, as
-    in torchvision's ``CenterCrop``.
+    Without a position in the row, it is placed like `readers.window.Window`. But along an axis
+    where it is larger than the image, it is centred on it, and an odd pixel is missing at the end,
+    as in torchvision's ``CenterCrop``.
     """
 
     top: float | None = None
@@ -33,7 +33,7 @@ class RowWindow(Window):
     """Treatment of a window that is not wholly inside the image."""
 
     def start(self, height: int, width: int) -> tuple[float, float]:
-        """Return its first row and column, shifted inside if `outside` is ``shift``.
+        """Return the first row and column, shifted inside if `outside` is ``shift``.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class RowWindow(Window):
         return Window.at(top, left, bottom - top, right - left, image=(height, width))
 
     def place(self, height: int, width: int) -> tuple[int, int]:
-        """Return its top-left pixel; ValueError if there is none, or it is turned or not inside."""
+        """Return the top-left pixel; ValueError between pixels, if turned, or if not inside."""
         if self.angle != 0 or self.zoom != 1:
             return Window.place(self, height, width)
         own = self.within(height, width)
@@ -87,7 +87,7 @@ class RowWindow(Window):
         return own.place(height, width)
 
     def inside(self, height: int, width: int) -> Box:
-        """Return the part of the window, if not turned, that shows pixels of such an image.
+        """Return the part of the unturned window that shows pixels of an image of this size.
 
         The part is in pixels of the window. ValueError as in `start`.
         """
@@ -117,7 +117,7 @@ class RowWindow(Window):
 
 
 def _first(free: int, fraction: float | None) -> int:
-    """Return the position of a window that leaves `free` pixels, or lacks some if negative."""
+    """Return the position of a window that leaves `free` pixels, or lacks pixels if negative."""
     return -(-free // 2) if free < 0 else offset(free, fraction)
 
 

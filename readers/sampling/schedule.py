@@ -37,7 +37,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Samples that each shard reads in each step, for an endless run of epochs.
+    """Samples of each shard in each step, for an endless run of epochs.
 
     DALI counts a Source's samples from 0 without end; this maps the count to epoch and position. It
     has no state, so any process can compute any sample.

@@ -48,7 +48,7 @@ def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
 
 
 def placed_boxes(boxes: Boxes, placement: Placement) -> Boxes:
-    """Return the boxes in the sample, beyond which they may reach.
+    """Return the boxes in coordinates of the sample; they may reach beyond it.
 
     A rotated box becomes the smallest box with its four corners.
     """

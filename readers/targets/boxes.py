@@ -102,7 +102,7 @@ class Boxes(Target):
         is_empty = is_lists(boxes.type) and pa.types.is_null(boxes.type.value_type)
         if not is_lists(boxes.type) or not (is_empty or is_lists(boxes.type.value_type)):
             raise TypeError(
-                f"column {self.column!r} must hold a list of boxes for each row, each with four "
+                f"column {self.column!r} must have a list of boxes for each row, each with four "
                 f"numbers, got {boxes.type}"
             )
         if self.labels is not None:
@@ -171,7 +171,7 @@ def _check_integers(name: str, column: pa.ChunkedArray) -> None:
     inner = column.type.value_type if is_lists(column.type) else None
     if inner is None or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
         raise TypeError(
-            f"column {name!r} must hold a list of integers for each row, got {column.type}"
+            f"column {name!r} must have a list of integers for each row, got {column.type}"
         )
     if pa.types.is_uint64(inner):
         largest = pc.max(pc.list_flatten(column)).as_py() or 0
@@ -187,7 +187,7 @@ def _check_size(name: str, expected: NDArray[Any], image: tuple[int, int]) -> No
         turned = tuple(expected[::-1]) == image
         raise ValueError(
             f"the displayed image has {image[0]}x{image[1]} pixels, but column {name!r} of its "
-            f"boxes says {expected[0]}x{expected[1]} (height x width): "
+            f"boxes has {expected[0]}x{expected[1]} (height x width): "
             + "they may be for the image before EXIF turned it; " * turned
             + "fit the boxes and that column to the image"
         )

@@ -23,9 +23,9 @@ class Target(Protocol):
     names. For these `read` gets an unopened `readers.places.contract.Place` in place of the text,
     or None for null.
 
-    A target whose arrays are as large as the sample has an attribute ``outside``, their value where
-    there is no image. With the setting `ragged` the arrays become lists, or their last two axes are
-    padded with this value. Arrays of other targets must have one shape per batch.
+    A target with arrays as large as the sample has an attribute ``outside``, their value outside
+    the image. With the setting `ragged` the arrays become lists, or their last two axes are padded
+    with this value. Arrays of other targets must have one shape per batch.
     """
 
     @property
@@ -39,7 +39,7 @@ class Target(Protocol):
         Raises
         ------
         KeyError, TypeError, ValueError
-            If the table lacks a column, or a column has another kind of values.
+            If the table lacks a column, or a column has values of another kind.
         """
         ...
 
@@ -63,8 +63,8 @@ class Target(Protocol):
         Returns
         -------
         Sample
-            One array for each of `specs`, with shapes shared by all samples of this output shape;
-            and the number of bytes read.
+            One array for each of `specs`, with the same shapes for all samples of this output
+            shape, and the number of bytes read.
 
         Raises
         ------

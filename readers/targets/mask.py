@@ -1,4 +1,4 @@
-"""Masks: an image of classes or instances for each image, in a file of its own."""
+"""Masks: an image of classes or instances for each image, in a separate file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Mask(Target):
         ``_path``, relative paths in an Index file or a catalogue refer to its folder, as for
         images. A row without a mask is rejected.
     dtype : str
-        NumPy name of the output's type. A mask with values out of its range is rejected.
+        NumPy name of the output's type. A mask with values outside the range of the type is
+        rejected.
     hdu : int, str or (str, int), optional
         HDU of FITS files, as in `fits_pipeline`; by default the first with an image.
     outside : number

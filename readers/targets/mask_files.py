@@ -144,7 +144,7 @@ def _read_encoded(
 
 
 def _lossy_kind(image: ImageFile) -> str | None:
-    """Return the format of an image whose compression may have changed its values, else None."""
+    """Return the format if the compression of an image may have changed its values, or None."""
     if image.format in _MAY_BE_LOSSY:
         return image.format
     in_tiff = image.format == "TIFF" and image.info.get("compression") in _LOSSY_IN_TIFF
@@ -203,24 +203,24 @@ def _check_size(found: tuple[int, ...], size: tuple[int, int]) -> None:
 
 
 def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Convert values to another type, native byte order; ValueError if one does not fit."""
+    """Convert values to another type in native byte order; ValueError if one does not fit."""
     kind, wanted = pixels.dtype, np.dtype(dtype)
     if kind.kind not in "biuf":
-        raise ValueError(f"holds values of type {kind}, expected numbers")
+        raise ValueError(f"has values of type {kind}, expected numbers")
     if np.can_cast(kind, wanted):
         return pixels.astype(wanted, copy=False)
     if kind.kind == "f" and wanted.kind != "f":
-        raise ValueError(f"holds {kind.name}, but dtype is {dtype!r}: set dtype='float32'")
+        raise ValueError(f"has {kind.name}, but dtype is {dtype!r}: set dtype='float32'")
     if kind.kind == "f":
         largest = float(np.max(np.abs(pixels), initial=0, where=np.isfinite(pixels)))
         if largest > float(np.finfo(wanted).max):
-            raise ValueError(f"holds values up to {largest:g}, but dtype is {dtype!r}")
+            raise ValueError(f"has values up to {largest:g}, but dtype is {dtype!r}")
     else:
         low, high = int(pixels.min()), int(pixels.max())
         least, most = _range_of(wanted)
         if low < least or high > most:
             raise ValueError(
-                f"holds values from {low} to {high}, but dtype {dtype!r} has {least} to {most}"
+                f"has values from {low} to {high}, but dtype {dtype!r} has {least} to {most}"
             )
     return pixels.astype(wanted)
 

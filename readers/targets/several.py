@@ -33,7 +33,7 @@ class Targets(UserDict[str, Target]):
 
     @property
     def outside(self) -> dict[str, float]:
-        """Arrays as large as the sample, with their value where there is no image."""
+        """Arrays as large as the sample, with their value outside the image."""
         return {
             spec.name: target.outside
             for name, target in self.items()

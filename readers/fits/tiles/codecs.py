@@ -58,11 +58,11 @@ class SentTiles(NamedTuple):
     stored: int
     """Value of STORED, see `readers.fits.payload`."""
     input_bytes: int
-    """Bytes that were read."""
+    """Number of bytes that were read."""
 
 
 class Codec(ABC):
-    """A tile compression with its settings; without an own `sent_bytes` tiles stay compressed."""
+    """A tile compression with its settings; by default tiles are sent compressed."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class Codec(ABC):
 
     @abstractmethod
     def least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes that so many pixels need at least."""
+        """Return the least number of bytes for a number of pixels."""
 
     def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
         """Estimate the bytes to send for tiles of this many bytes in the file, and pixels.
@@ -92,7 +92,7 @@ class Codec(ABC):
         Raises
         ------
         ValueError
-            If a tile does not hold its pixels, or the place is too short.
+            If a tile lacks pixels, or the place is too short.
         """
 
 
@@ -104,7 +104,7 @@ class Rice(Codec):
     blocksize: int
 
     def least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes that so many pixels need at least."""
+        """Return the least number of bytes for a number of pixels."""
         blocks = -(-pixels // self.blocksize)
         return -(-(8 * self.bytepix + blocks * _LENGTH_BITS[self.bytepix]) // 8)
 
@@ -127,11 +127,11 @@ class Gzip(Codec):
     BITPIX: ClassVar = (8, 16, 32, -32, -64)
 
     def least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes that so many pixels need at least."""
+        """Return the least number of bytes for a number of pixels."""
         return -(-pixels // MOST_RATIO)
 
     def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
-        """Return the bytes that are sent of tiles with so many pixels."""
+        """Return the number of bytes that are sent for tiles with this number of pixels."""
         del tile_bytes
         return pixels * (4 if self.is_quantized else abs(self.bitpix) // 8)
 
@@ -165,7 +165,7 @@ class Gzip(Codec):
     def _values(self, nbytes: int, pixels: int) -> tuple[int, int]:
         """Return the bytes of a value and STORED, from the size of a tile.
 
-        CFITSIO once wrote 4 bytes for each int16, so BITPIX does not tell.
+        CFITSIO once wrote 4 bytes for each int16, so BITPIX is not enough.
         """
         item, rest = divmod(nbytes, pixels)
         if self.is_quantized:
@@ -203,7 +203,7 @@ class Plio(Codec):
 
 @dataclass(frozen=True, slots=True)
 class Hcompress(Codec):
-    """HCOMPRESS_1: tiles are decoded here. Of quantised floats the integers are sent."""
+    """HCOMPRESS_1: tiles are decoded here. Quantised floats are sent as integers."""
 
     MODULES: ClassVar[tuple[str, ...]] = ("readers.fits.tiles.hcompress",)
 
@@ -215,7 +215,7 @@ class Hcompress(Codec):
         return 0 * pixels + 26
 
     def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
-        """Return the bytes that are sent of tiles with so many pixels."""
+        """Return the number of bytes that are sent for tiles with this number of pixels."""
         del tile_bytes
         return 4 * pixels
 

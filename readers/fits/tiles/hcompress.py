@@ -173,7 +173,7 @@ def compile_all() -> None:
 
 
 def _pairs() -> NDArray[np.uint16]:
-    """Return by the next 12 bits: two values, the bits of the first, and those of both."""
+    """Return a table by 12 bits: two values, and the numbers of bits of the first and of both."""
     values, sizes = np.zeros(64, np.int64), np.zeros(64, np.int64)
     for value, code in enumerate(_CODES):
         start = int(code.ljust(6, "0"), 2)
@@ -257,7 +257,7 @@ def levels(size):  # type: ignore[no-untyped-def]
 
 @njit
 def halved(size, count):  # type: ignore[no-untyped-def]
-    """Return a length that was halved so often, rounding up."""
+    """Return a length after halving it repeatedly, rounding up."""
     return (size + (1 << count) - 1) >> count
 
 
@@ -311,7 +311,7 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
 
 @njit
 def _read_tree(words, at, end, rows, columns, codes, nodes):  # type: ignore[no-untyped-def]
-    """Read a plane from the root down; return the next bit, and which of `codes` holds it."""
+    """Read a plane from the root down; return the next bit, and the index of the last `codes`."""
     nodes[0] = last = 0
     at = read_codes(words, at, end, nodes, np.uint64(1), codes[0])
     above = np.int64(1)
@@ -424,7 +424,8 @@ def _read_line(words, at, end, scale, even, odd, line):  # type: ignore[no-untyp
 def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
     """Compute pixels from coefficients.
 
-    Of each level the sums come first, and the differences in the second halves of rows and columns.
+    In each level the sums come first, and the differences are in the second halves of rows and
+    columns.
 
     Parameters
     ----------
@@ -433,7 +434,7 @@ def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
     pixels : ndarray, shape (rows, columns), of the same type
         Written.
     beyond : ndarray, shape (2, columns), of the same type
-        Zeros, and work space: stand for a row after the last one, where their number is odd.
+        Zeros, and work space: the row after the last one, if the number of rows is odd.
     most : int64, optional
         Largest change of a coefficient by smoothing, which needs 64 bits; None for no smoothing.
     """
@@ -523,8 +524,8 @@ def _rounded(value, unit):  # type: ignore[no-untyped-def]
 def smooth_level(coefficients, rows, columns, most):  # type: ignore[no-untyped-def]
     """Smooth a level: blocks of images that were compressed with loss show less.
 
-    Differences are moved towards the slopes between neighbouring sums, by half of the scale at
-    most, as they were rounded by that much.
+    Differences are moved towards the slopes between neighbouring sums, at most by half of the
+    scale, the size of their rounding.
 
     Parameters
     ----------
@@ -580,7 +581,7 @@ def _curvature(h0, i, j, slope_x, slope_y, found, most):  # type: ignore[no-unty
 
 @njit
 def _change(wanted, low, high, found, shift, most):  # type: ignore[no-untyped-def]
-    """Return the change towards what is wanted, divided by ``1 << shift`` and rounded to 0."""
+    """Return the change towards the desired value, divided by ``1 << shift`` and rounded to 0."""
     if low >= high:
         return 0
     change = max(min(wanted, high), low) - (found << shift)

@@ -232,7 +232,7 @@ class TiledImage:
     def _read_pixels(
         self, place: Place, window: Window | None, num_planes: int, found: FoundTiles
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Decode the tiles; return what `read` does."""
+        """Decode the tiles; return the same as `read`."""
         assert isinstance(self.codec, Hcompress)
         y, x, *size = self.shape.region(window)
         decoded, nbytes = self.codec.decode(found.coded(place))
@@ -295,17 +295,17 @@ class TiledImage:
 
 
 def _check_seed(header: Mapping[str, Any]) -> None:
-    """Reject a seed for quantised floats with which astropy's C code would read out of bounds."""
+    """Raise ValueError for a seed with which astropy's C code would read out of bounds."""
     if "SUBTRACTIVE" in str(header.get("ZQUANTIZ")):
         seed = header.get("ZDITHER0")
         if not isinstance(seed, int) or not 1 <= seed <= 10000:
-            raise ValueError(f"ZDITHER0 must be 1 to 10000 where ZQUANTIZ dithers, got {seed}")
+            raise ValueError(f"ZDITHER0 must be 1 to 10000 if ZQUANTIZ dithers, got {seed}")
 
 
 def _stored_tile(values: bytes, bitpix: int, shape: NDArray[np.int64]) -> NDArray[Any]:
     """Return a tile that is stored as integers; ValueError if they are floats."""
     if bitpix not in _STORED_INTEGERS:
-        raise ValueError(f"a tile has values of BITPIX {bitpix}, expected those of integers")
+        raise ValueError(f"a tile has values of BITPIX {bitpix}, expected integers")
     return np.frombuffer(values, _STORED_INTEGERS[bitpix]).reshape(shape)
 
 

@@ -1,7 +1,7 @@
 """Offsets of headers and tiles in a FITS file, to fetch all ranges of a window at once.
 
-They only say what to fetch ahead. What is read follows from the file itself, so that offsets in a
-file that has changed cost some bytes, and nothing else.
+They only determine the bytes to fetch ahead. Pixels follow from the file itself, so offsets of a
+file that has changed only cost some bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COLUMN = "fits_tiles"
 
 _VERSION = 1
 _HEAD = struct.Struct("<BIHb3IQ")
-"""Version, CRC-32 of what follows it, number of ranges of headers, BITPIX of a plain image or 0,
+"""Version, CRC-32 of the bytes after it, number of ranges of headers, BITPIX of a plain image or 0,
 shape, and start of the data."""
 _SUMMED = 5
 """First byte covered by the CRC."""
@@ -46,7 +46,8 @@ _NEAR = 4096
 _MOST_STEPS = 4096
 """Most steps of a file, one byte each."""
 _MOST_STEPS_OF_ROWS = 256
-"""Most steps if tiles are as wide as the image, so that a window needs one run of tiles."""
+"""Maximum number of steps if tiles are as wide as the image: then a window needs one run of
+tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class ImageOffsets:
     """Positions of the image in its file."""
 
     header: Ranges
-    """Ranges that are read to describe it."""
+    """Ranges of the header and the table."""
     image: StoredImage | TileOffsets
 
     def ranges(
@@ -159,7 +160,7 @@ class ImageOffsets:
 
     @classmethod
     def unpack(cls, packed: bytes) -> ImageOffsets | None:
-        """Parse what `pack` returned; None if it is empty, damaged, or of another version."""
+        """Parse the result of `pack`; None if it is empty, damaged, or of another version."""
         if packed[:1] != bytes((_VERSION,)) or len(packed) < _HEAD.size:
             return None
         _, crc, count, bitpix, *axes, start = _HEAD.unpack_from(packed)

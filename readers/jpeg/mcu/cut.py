@@ -1,9 +1,9 @@
 """Cut a region of MCUs (minimum coded units) out of a JPEG file: a smaller JPEG of the same pixels.
 
-A JPEG file does not store where its rows and columns begin, so a decoder must decode everything
-above a window, and DALI's also everything beside it. Skipping codes takes a quarter of the time of
-decoding them. The bits of the MCUs that a window needs are copied unchanged, except for the first
-DC coefficients of each row: they are coded as differences from the previous MCU (ITU-T T.81,
+A JPEG file does not store the positions of rows and columns, so a decoder must decode everything
+above a window, and DALI's decoder also everything beside it. Skipping codes takes a quarter of the
+time of decoding them. The bits of the MCUs that a window needs are copied unchanged, except for the
+first DC coefficients of each row: they are coded as differences from the previous MCU (ITU-T T.81,
 F.1.2.1), which is another one after the cut.
 """
 
@@ -71,7 +71,7 @@ def cut_rows(
 
 
 class _Bits(NamedTuple):
-    """Bits from which a region is cut."""
+    """Bits of the rows from which a region is cut."""
 
     words: NDArray[np.uint64]
     start: int

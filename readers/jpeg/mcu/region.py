@@ -54,8 +54,8 @@ def saves_time(box: Box, image_height: int, image_width: int) -> bool:
     """Return whether cutting a box out of a stored image is faster than decoding the image.
 
     DALI's decoder takes 0.55 to 0.65 microseconds for each MCU, of 0.06 kB, above or beside a
-    window; skipping one takes 0.34. So it pays where a decoder is spared two thirds of the MCUs
-    that are skipped. They are estimated, because parsing a header takes longer than this.
+    window; skipping one takes 0.34. So it pays off if a decoder is spared two thirds of the skipped
+    MCUs. They are estimated, because parsing a header takes longer than this.
     """
     y, x, height, width = box
     top, left = max(0, y - _USUAL_MCU), max(0, x - _USUAL_MCU)

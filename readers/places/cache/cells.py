@@ -1,13 +1,12 @@
-"""Cells: parts of 1 MiB of an object. Each has a file with those of its blocks that were stored.
+"""Cells: parts of 1 MiB of an object. Each has a file with its stored blocks.
 
-A file begins with an id of the machine's start during which it was made, and a table: for each
-block of the cell its slot, counted from 1, and a CRC-32; both are 0 for missing blocks. Slots of
-4 KiB follow, in the order in which blocks were stored. The files are not sparse, because file
-systems count holes in different ways; so the length of a file is its size on disk.
+A file begins with an id of the boot of the machine in which it was made, and a table. For each
+block of the cell it has the slot, counted from 1, and a CRC-32; both are 0 for missing blocks.
+Slots of 4 KiB follow, in the order in which blocks were stored. The files are not sparse, because
+file systems count holes in different ways; so the length of a file is its size on disk.
 
-Blocks are entered into the table after their bytes were written, so blocks of a process that was
-killed are missing. A power cut may damage files that were made before it: if the machine has been
-started again since, each read compares the CRCs.
+Blocks are entered into the table after their bytes were written, so unfinished blocks of a killed
+process are missing. A power cut may damage files: after a new boot, each read compares the CRCs.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 BLOCK = 4 << 10
-"""Missing bytes are widened to whole blocks: five rows of tiles of a window of 450 kB grow by 4 %,
-where blocks of 64 KiB would make it 70 %."""
+"""Missing bytes are widened to whole blocks: for a window of 450 kB in five rows of tiles by 4 %;
+blocks of 64 KiB would make it 70 %."""
 CELL = 1 << 20
-"""Cells are evicted whole. In larger ones more bytes that are not read again would stay beside some
-that are, such as the header of a frame."""
+"""Cells are evicted whole. In larger cells, more useless bytes would stay together with useful
+ones, such as the header of a frame."""
 _ENTRY = np.dtype([("slot", "<u4"), ("crc", "<u4")])
 _TOUCH_S = 60
 """Seconds between two updates of a file's time of use: each is a write to its inode."""
 
 Piece: TypeAlias = tuple[int, memoryview]
-"""Position of bytes in an object, and a buffer with these bytes, or for them."""
+"""Position of bytes in an object, and a buffer that has or gets these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Some bytes of an object that never changes."""
+    """A part of an object that never changes."""
 
     name: str
     """Path of its file in the folder of the cache."""
@@ -60,7 +59,7 @@ class Cell:
     def read(self, folder: str, boot: bytes, start: int, buffer: memoryview) -> list[Piece]:
         """Fill a buffer with bytes of the cell, and return the parts that are missing.
 
-        The file is removed if it is damaged: all are missing then.
+        If the file is damaged, it is removed, and all bytes are missing.
         """
         path = f"{folder}/{self.name}"
         try:
@@ -86,7 +85,7 @@ class Cell:
         first, last = at // BLOCK, -(-stop // BLOCK)
         size = _ENTRY.itemsize
         table = os.pread(file, (1 + last) * size, 0)
-        if len(table) != (1 + last) * size:  # it is being made
+        if len(table) != (1 + last) * size:  # another process is making it
             return [(start, buffer)]
         entries, is_of_boot = np.frombuffer(table, _ENTRY)[1 + first :], table[:size] == boot
         for begin, end, slot in _runs(entries["slot"]):
@@ -124,7 +123,7 @@ class Cell:
 
 
 def boot_id() -> bytes:
-    """Return an id of this start of the machine, or if that is unknown, of this process."""
+    """Return an id of this boot of the machine, or if it is unknown, of this process."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return uuid.UUID(file.read().strip()).bytes[:8]
@@ -133,7 +132,7 @@ def boot_id() -> bytes:
 
 
 def cells(key: str, size: int, start: int, stop: int) -> Iterator[tuple[Cell, int, int]]:
-    """Cut a range of an object where its cells end; yield each cell, and start and stop in it.
+    """Cut a range of an object at the ends of cells; yield each cell, and start and stop in it.
 
     Parameters
     ----------
@@ -162,7 +161,7 @@ def _cell(key: str, size: int, number: int) -> Cell:
 def was_used_again(status: os.stat_result) -> bool:
     """Return whether the file of a cell was read later than it was made.
 
-    Its time of modification is that of its last use, and its time of access that of its creation.
+    Its modification time is the time of the last use, and its access time that of its creation.
     """
     return status.st_mtime - status.st_atime > _TOUCH_S / 2
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Fetch: TypeAlias = "Callable[[list[tuple[int, int]]], Sequence[ReadableBuffer]]"
-"""Gets ranges of an object, (start, stop): their bytes, in the same order."""
+"""Function of ranges of an object, (start, stop), that returns their bytes in the same order."""
 
 LEAST = 4 << 20
 """Smallest size of a cache, in bytes."""
 _PATIENCE_S = 60
 """Seconds to wait for another process or thread that requests the same bytes."""
 _PAUSE_S = 60
-"""Seconds without storing, after the disk was full or has failed."""
+"""Seconds without storing after the disk was full or failed."""
 
 
 class DiskCache:
@@ -48,13 +48,13 @@ class DiskCache:
     folder : str
         Folder with nothing else in it; created with mode 0700 if it is missing.
     nbytes : int
-        Bytes that it may take on disk, over all processes; folders and inodes are not counted.
-        When it is full, files are removed in the order of `room.to_evict`.
+        Bytes that the cache may take on disk, over all processes; folders and inodes are not
+        counted. When it is full, files are removed in the order of `room.to_evict`.
 
     Raises
     ------
     ValueError
-        If the folder holds other files, or `nbytes` is less than 4 MiB.
+        If the folder has other files, or `nbytes` is less than 4 MiB.
     """
 
     def __init__(self, folder: str, nbytes: int) -> None:
@@ -108,7 +108,7 @@ class DiskCache:
             return
         if gaps := self._take(key, size, pieces):
             with self._alone(key, gaps):
-                gaps = self._take(key, size, gaps)  # another may have fetched them meanwhile
+                gaps = self._take(key, size, gaps)  # others may have fetched them
                 if gaps:
                     self._fetch(key, size, gaps, fetch)
 
@@ -127,7 +127,7 @@ class DiskCache:
 
     @contextmanager
     def _alone(self, key: str, gaps: Sequence[Piece]) -> Iterator[None]:
-        """Lock the blocks from the first gap to the last, so that nobody else fetches them."""
+        """Lock the blocks from the first gap to the last, so that no other process fetches them."""
         start = min(first for first, _ in gaps) // BLOCK * BLOCK
         stop = -(-max(first + len(part) for first, part in gaps) // BLOCK) * BLOCK
         text = key.encode("utf-8", "surrogatepass")

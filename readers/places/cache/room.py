@@ -2,7 +2,7 @@
 
 A file has a counter for each of 256 folders: the bytes that the files in it take. Counters change
 under a lock, and under the same lock files get their new lengths before they are written. So the
-lengths of the files in a folder include what is being written. When the cache is full, folders are
+lengths of the files in a folder include unfinished writes. When the cache is full, folders are
 listed in turn, which corrects their counters, and some of their files are removed. After a restart
 of the machine everything is counted again.
 """
@@ -34,7 +34,7 @@ _SAMPLE = 4096
 _RECENT_NS = 60 * 10**9
 """Files that were used within this time are evicted last: they may have been read ahead."""
 _PATIENCE_S = 10
-"""Seconds to wait for another process that stores something. Only counting all takes this long."""
+"""Seconds to wait for another process that stores something. Only a full count takes that long."""
 
 
 class CellFile(NamedTuple):
@@ -46,7 +46,7 @@ class CellFile(NamedTuple):
     folder: int
     path: str
     is_used_again: bool
-    """Whether it was read later than it was made."""
+    """Whether it was read after it was made."""
 
 
 def prepare(folder: str) -> None:
@@ -55,7 +55,7 @@ def prepare(folder: str) -> None:
     Raises
     ------
     ValueError
-        If it holds other files, or is a cache of another version.
+        If it has other files, or is a cache of another version.
     OSError
         If it cannot be made or written, or has no locks.
     """
@@ -63,7 +63,7 @@ def prepare(folder: str) -> None:
     others = set(os.listdir(folder)) - {LOCKS}
     if _MARK not in others and others:
         raise ValueError(
-            f"the folder of the cache holds other files, e.g. {min(others)!r}: {folder!r}. Give a "
+            f"the folder of the cache has other files, e.g. {min(others)!r}: {folder!r}. Choose a "
             "new or an empty folder"
         )
     with locked(f"{folder}/{LOCKS}", 0, 1, patience_s=60):
@@ -75,13 +75,13 @@ def prepare(folder: str) -> None:
             mark.write_text(_TEXT, encoding="ascii")
         elif text != _TEXT:
             raise ValueError(
-                f"the folder of the cache is one of another program or version: {folder!r}. Give "
-                "another folder, or delete this one"
+                f"the folder of the cache belongs to another program or version: {folder!r}. "
+                "Choose another folder, or delete this one"
             )
 
 
 class Room:
-    """Counts and makes room in the folder of a cache, and stores blocks there.
+    """Counts bytes and makes room in the folder of a cache, and stores blocks there.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Room:
                 os.close(file)
 
     def _count(self) -> list[int]:
-        """Return the bytes that the files of each folder take, and forget other counts."""
+        """Count the bytes of the files in each folder, and drop old counts."""
         for path in Path(self._folder).glob("usage-*"):
             if str(path) != self._usage:
                 path.unlink()
@@ -179,7 +179,7 @@ class Room:
         found = list[CellFile]()
         with suppress(FileNotFoundError), os.scandir(f"{self._folder}/{folder:02x}") as files:
             for file in files:
-                with suppress(FileNotFoundError):  # a reader has removed a damaged one
+                with suppress(FileNotFoundError):  # a reader has removed a damaged file
                     if _NAME.fullmatch(file.name):
                         status = file.stat(follow_symlinks=False)
                         used_ns, nbytes = status.st_mtime_ns, _on_disk(status.st_size)
@@ -188,7 +188,7 @@ class Room:
         return found
 
     def _make_room(self, used: array[int], needed: int) -> bool:
-        """Evict files until there is room; return whether there is."""
+        """Evict files until there is room; return whether there is room."""
         first, sample = os.urandom(1)[0], list[CellFile]()
         for turn in range(_FOLDERS):
             folder = (first + turn) % _FOLDERS
@@ -221,9 +221,9 @@ class _Slots(NamedTuple):
     cell: Cell
     file: int
     status: os.stat_result
-    """Of the file without them."""
+    """Length of the file without the new slots."""
     before: int
-    """Number of slots before them."""
+    """Number of slots before the new ones."""
     pieces: list[Piece]
     """Content, whole blocks."""
 
@@ -241,10 +241,11 @@ class _Slots(NamedTuple):
 def to_evict(sample: list[CellFile]) -> list[CellFile]:
     """Return files in the order of eviction.
 
-    An epoch uses each row once, so what was used last is needed last. Therefore nine bytes in ten
-    are taken from the newest files that were never read again. With a cache that holds half of the
-    rows, 43 % of reads are hits, compared with 14 % if the least recently used files are removed.
-    One byte in ten is taken from these, so that archives that are no longer used make room.
+    An epoch uses each row once, so the bytes that were used last are needed last. Therefore nine
+    bytes in ten are taken from the newest files that were never read again. With a cache that holds
+    half of the rows, 43 % of reads are hits, compared with 14 % if the least recently used files
+    are removed. One byte in ten is taken from these, so that archives that are no longer used make
+    room.
     """
     oldest = sorted(sample)
     recent_ns = time.time_ns() - _RECENT_NS
@@ -272,12 +273,12 @@ def _opened(path: str) -> int:
 
 
 def _most(cell: Cell, pieces: Iterable[Piece]) -> int:
-    """Return the most bytes that storing pieces of a cell may take, rounded up."""
+    """Return the largest number of bytes that pieces of a cell may take, rounded up."""
     return cell.table_bytes + sum(len(data) for _, data in pieces) + 2 * BLOCK
 
 
 def _resize(used: array[int], counters: int, lengths: Sequence[tuple[_Slots, int]]) -> None:
-    """Set the lengths of files, after their bytes were counted: never less than there are."""
+    """Set the lengths of files, after counting their bytes, so that counts are never too small."""
     for one, nbytes in lengths:
         used[int(one.cell.name[:2], 16)] += _on_disk(nbytes) - _on_disk(os.fstat(one.file).st_size)
     os.pwrite(counters, used, 0)
