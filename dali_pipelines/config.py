@@ -97,7 +97,7 @@ class PipelineConfig:
         If a value makes no sense, or contradicts others.
     """
 
-    # What is read, and in which order.
+    # Rows to read, and their order.
     batch_size: int
     """Samples per device and step."""
     shard_id: int = 0
@@ -128,7 +128,7 @@ class PipelineConfig:
     position: int = 0
     """First position in that epoch, to resume."""
     first_step: int = 0
-    """With epoch_steps: steps that came before, since the start of epoch 0."""
+    """With epoch_steps: number of steps before this pipeline, since the start of epoch 0."""
     num_epochs: int | None = None
     """Number of epochs, after which nothing is read ahead; by default there is no end. A Loader
     ends there; a pipeline without a Loader goes on with samples that are not valid."""
@@ -144,7 +144,7 @@ class PipelineConfig:
     """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,
     `Boxes`, or a `readers.Target` of your own."""
 
-    # What is done to each image.
+    # Processing of each image.
     mode: Mode = "train"
     """With ``eval`` nothing is random, whatever else is set: window ``random`` takes the middle of
     the image, ``row`` stays as it is, and nothing is flipped, rotated or zoomed."""
@@ -238,10 +238,10 @@ class PipelineConfig:
     cache_bytes: int | None = None
     """Bytes that the cache may take; needed with `cache`."""
     read_threads: int | None = None
-    """Samples that each reader process reads at the same time, of those that DALI has asked for. By
-    default 16 if the Index has URLs, else 1."""
+    """Number of samples, among those that DALI has requested, that a reader process reads at a
+    time. By default 16 if the Index has URLs, otherwise 1."""
     prefetch: int | None = None
-    """Batches that the readers keep ready, and the graph as well. By default 2, or 1 where a batch
+    """Batches that the readers keep ready, and the graph as well. By default 2, or 1 if a batch
     takes more than 256 MiB in shared memory."""
 
     def __init__(self, **settings: Unpack[PipelineSettings]) -> None:

@@ -156,16 +156,16 @@ class ReaderContract:
         return Row(NUMBER, str(path))
 
     def placed(self, row: Row) -> Row:
-        """Return the row of a local file at the place where the suite reads it: here the file."""
+        """Return the row of a local file; subclasses of the suite read it from other places."""
         return row
 
     @pytest.fixture
     def placed_row(self, good_row: Row) -> Row:
-        """Return the good row at the place where the suite reads it."""
+        """Return the good row, at the place from which the suite reads."""
         return self.placed(good_row)
 
     def made(self, folder: Path, content: bytes) -> Row:
-        """Write a file, and return its row at the place where the suite reads it."""
+        """Write a file, and return its row, at the place from which the suite reads."""
         return self.placed(self.row(written(folder, content).path))
 
     # Attributes of the class.

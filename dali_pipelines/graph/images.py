@@ -125,10 +125,10 @@ def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: Pipeline
             several[hdu] = f"{len(numbers)} {hdu} (HDUs {', '.join(numbers)})"
     if several:
         _warn_once(
-            f"of HDUs of one name only the first is read, here {' and '.join(map(repr, several))}, "
-            f"and {printable(row.name)} has {' and '.join(several.values())}: for a row for each, "
+            f"only the first HDU of a name is read, here {' and '.join(map(repr, several))}, and "
+            f"{printable(row.name)} has {' and '.join(several.values())}: for a row for each HDU, "
             f"make the Index with dali-pipelines index --hdus {next(iter(several))}; for one of "
-            "them, name its EXTVER, too"
+            "them, add its EXTVER to the name"
         )
 
 

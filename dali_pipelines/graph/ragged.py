@@ -23,7 +23,7 @@ Named = tuple[str, Any]
 def listed_or_padded(
     outputs: list[Named], decoded: DecodedImages, targets: Targets, ragged: Ragged
 ) -> tuple[list[Named], frozenset[str]]:
-    """Return the outputs of a pipeline, padded if so set, and the names of those that become lists.
+    """Return the outputs of a pipeline, padded with ragged="pad", and the names of lists.
 
     ValueError if a target cannot be padded.
     """

@@ -214,7 +214,7 @@ def targets_nbytes(source: Source, peek: Peek | None) -> int:
 
 
 def turned_pixels(source: Source, peek: Peek | None) -> int:
-    """Return the most pixels that a turned window of such an image needs; 0 if unknown."""
+    """Return the largest number of pixels for a turned window of such an image; 0 if unknown."""
     window = source.largest_window()
     if window is None or peek is None:
         return 0

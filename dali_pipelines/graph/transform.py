@@ -246,7 +246,7 @@ def _joined(images: Sequence[Any], axis: int) -> Any:
 def _without_missing(
     image: Any, decoded: DecodedImages, channels: int, layout: Literal["HWC", "CHW"], dtype: str
 ) -> Any:
-    """Replace missing images, joined to `channels` channels, by NaN, in integers by 0."""
+    """Replace missing images by NaN, in integers by 0; they have `channels` in all."""
     if decoded.present is None:
         return image
     is_float = dtype in ("float32", "float16")

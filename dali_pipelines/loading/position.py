@@ -300,7 +300,7 @@ class Position:
 
 
 def _order_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some settings, or of a state, that determine the order of the rows."""
+    """Return the settings of the order of rows, from all settings or from a state."""
     order = {"seed": int(settings["seed"]), "shuffle": shuffle_of("shuffle", settings["shuffle"])}
     if order["shuffle"] == "blocks":
         order["block_rows"] = int(settings.get("block_rows", BLOCK_ROWS))

@@ -14,7 +14,7 @@ class Rejected:
     row: int
     """Row of the Index."""
     path: str
-    """Its file."""
+    """File of the row."""
     reason: str
     """Why it could not be read."""
     hdu: int | None = None
@@ -48,7 +48,7 @@ class LoaderStats:
     read_s: float = 0.0
     """Seconds of work, summed over the reader processes."""
     read_cpu_s: float = 0.0
-    """Of these, seconds of computing; in the rest they waited, for files or for a core."""
+    """Of these, seconds of computing; the rest is waiting, for files or for a core."""
     wait_s: float = 0.0
     """Seconds that the consumer waited for batches."""
     wait_readers_s: float = 0.0

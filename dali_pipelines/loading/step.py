@@ -1,4 +1,4 @@
-"""What a Loader delivers at a time: the batches of its devices."""
+"""A step of a Loader: the batches of its devices."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Step(list[Any]):
     ) -> None:
         super().__init__(batches)
         self.epoch = epoch
-        """Epoch of these batches; that of the Loader is the epoch of the next ones."""
+        """Epoch of these batches; the epoch of the Loader is that of the next step."""
         self.step = step
-        """Step of the epoch; that of the Loader is the next one."""
+        """Step of the epoch; the step of the Loader is the next one."""
         self.seed = seed
         """Seed of the Loader, from which `dali_pipelines.mixup` draws."""
 

@@ -21,11 +21,11 @@ class TorchDevice(Protocol):
 
     @property
     def type(self) -> str:
-        """Its kind, such as "cuda"."""
+        """Kind of the device, such as "cuda"."""
 
     @property
     def index(self) -> int | None:
-        """Its number."""
+        """Number of the device."""
 
 
 DeviceLike = int | str | TorchDevice | None

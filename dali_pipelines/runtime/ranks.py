@@ -235,7 +235,7 @@ def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _claims(environ: Mapping[str, str]) -> list[_Claim]:
-    """Return the values of the general variables, and of those of MPI, or without MPI of Slurm."""
+    """Return the values of the general variables, and of MPI's, or without these of Slurm's."""
     general = _claim(_GENERAL, environ)
     others = (_claim(names, environ) for names in (*_MPI, _slurm(environ)))
     # A single process of srun or mpirun may launch processes itself.

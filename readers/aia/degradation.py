@@ -88,9 +88,9 @@ class CorrectionTable:
     version: int | None
     """VER_NUM; None for a table of dates and factors."""
     curves: Mapping[int, _Epochs | _Factors]
-    """By wavelength in angstrom."""
+    """Curves by wavelength in angstrom."""
     path: str = field(default="", repr=False, compare=False)
-    """Where the file was."""
+    """Path of the file."""
 
     @classmethod
     def read(

@@ -53,7 +53,7 @@ class PointingTable:
     """For each slot ``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and, for
     each channel, its ``X0``, ``Y0``, ``IMSCALE`` and ``INSTROT``."""
     path: str = field(default="", repr=False, compare=False)
-    """Where the file was."""
+    """Path of the file."""
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> PointingTable:

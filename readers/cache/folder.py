@@ -13,8 +13,8 @@ from platformdirs import user_cache_path
 def cache_folder() -> Path:
     """Return this project's folder in the user's cache (XDG Base Directory Specification).
 
-    If it is not writable, e.g. in a container that runs as another user, return a folder for this
-    user only in the one for temporary files. The first folder may not exist yet.
+    If it is not writable, e.g. in a container that runs as another user, return a private folder of
+    this user inside the folder of temporary files. The first folder may not exist yet.
     """
     folder = user_folder()
     return folder if is_writable(folder) else _temporary() or folder

@@ -284,7 +284,7 @@ def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
 
 
 def images_among(names: Mapping[int, str], wanted: Sequence[int | str]) -> list[int]:
-    """Return which HDUs are wanted, by number or by EXTNAME with ``*`` for any characters.
+    """Return the numbers of HDUs that are wanted, by number or by EXTNAME with ``*``.
 
     `names` has the EXTNAMEs in capitals by the numbers of the HDUs. Raise ValueError if there is no
     HDU for one that is wanted.

@@ -17,7 +17,7 @@ HEAD = 11
 """Number of these."""
 
 OFFSET, LENGTH, STORED = range(3)
-"""Positions of the numbers of each tile, which follow."""
+"""Positions of the numbers of each tile, which come after the head."""
 PER_TILE = 3
 
 RICE, PLIO = 0, 1
@@ -31,7 +31,7 @@ QUANTIZED = 512
 BSCALE, BZERO, BLANK = range(3)
 """Positions of the image's numbers in ``scaling``."""
 ZSCALE, ZZERO, ZBLANK = range(3)
-"""Positions of the numbers of each tile of a quantised image, which follow in ``scaling``."""
+"""Positions of the numbers of each tile of a quantised image, which come next in ``scaling``."""
 PER_SCALING = 3
 
 UNQUANTIZED, NO_DITHER, DITHER_1, DITHER_2 = 0, -1, 1, 2

@@ -31,7 +31,7 @@ ETAG, FILE_BYTES = "etag", "file_bytes"
 SPAN = ("offset", "nbytes")
 LOCATING = ("hdu", "plane", *SPAN)
 """Columns of whole numbers that locate the data of a row, with ``path``: HDU and plane, and the
-span of bytes in a container. Those of a part end with its name, such as ``hdu_171``."""
+span of bytes in a container. Columns of a part end with its name, such as ``hdu_171``."""
 OTHER_PATH, OFFSET, NBYTES = "_path", "_offset", "_nbytes"
 """Suffixes of columns with paths of other files, such as masks, and spans of these."""
 

@@ -10,8 +10,8 @@ Files that Pillow cannot decode are rejected: one bad file makes DALI's decoder 
 and it fills windows of truncated files without a message. Files whose structure is damaged are also
 rejected (`readers.jpeg.structure`).
 
-Of a sequentially coded JPEG only the part that a window needs is sent, see `readers.jpeg.mcu.cut`.
-If the Index has the positions of its MCU rows, only that part is read.
+If a JPEG is coded sequentially, only the part that a window needs is sent, see
+`readers.jpeg.mcu.cut`. If the Index has the positions of its MCU rows, only that part is read.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class EncodedImage(NamedTuple):
     bits: int
     """Bits per sample, 8 or 16."""
     orientation: int = 1
-    """EXIF orientation in the bytes."""
+    """EXIF orientation, 1 to 8, in the bytes."""
     pixels: NDArray[Any] | None = None
     """Pixels as displayed, see `readers.jpeg.by_pillow.displayed`, which are sent in place of the
     bytes; None if DALI decodes the bytes."""

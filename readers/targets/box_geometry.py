@@ -34,7 +34,7 @@ def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
         ),
         (
             (x2 < x1) | (y2 < y1),
-            "is inverted: expected x1, y1, x2, y2; of x, y, width, height x2 is x + width",
+            "is inverted: expected x1, y1, x2, y2; for x, y, width, height set x2 = x + width",
         ),
         (
             (x2 <= 0) | (y2 <= 0) | (x1 >= width) | (y1 >= height),

@@ -262,11 +262,13 @@ def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table)
     if config.mcu_rows:
         index = with_mcu_rows(index, config.num_processes, progress, **how)
         without = index.table["mcu_rows"].null_count
-        print(f"Rows of MCUs noted of {len(index) - without} files, {without} are not coded so.")
+        what = f"Positions of rows added for {len(index) - without} files"
+        print(f"{what}; {without} have another coding.")
     if config.fits_tiles:
         index = with_tiles(index, config.num_processes, progress, **how)
         without = index.table["fits_tiles"].null_count
-        print(f"Tiles noted of {len(index) - without} images, {without} are not stored so.")
+        what = f"Positions of tiles added for {len(index) - without} images"
+        print(f"{what}; {without} are stored in another form.")
     return index.table
 
 

@@ -133,9 +133,9 @@ def summary(report: dict[str, Any]) -> str:
     if report["requests"] or report["cached_bytes"]:
         lines.insert(
             1,
-            f"Of remote storage: {count(report['requests'], 'request')} for "
-            f"{report['remote_bytes'] / 1e6:.1f} MB, and {report['cached_bytes'] / 1e6:.1f} MB of "
-            "the cache.",
+            f"Remote storage: {count(report['requests'], 'request')} for "
+            f"{report['remote_bytes'] / 1e6:.1f} MB, and {report['cached_bytes'] / 1e6:.1f} MB "
+            "from the cache.",
         )
     if restarts := report["restarts"]:
         times = "once" if restarts == 1 else f"{restarts} times"

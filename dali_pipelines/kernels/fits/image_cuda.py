@@ -68,8 +68,8 @@ different banks."""
 _COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN, _LEFT = range(11)
 _SHARED = 13
 """Fields of each thread's tile in shared memory: count of pixels just decoded, position in the
-window, width, row and column in the tile where those pixels begin, and two for `read_runs`. Also
-odd."""
+window, width, row and column in the tile where those pixels begin, and two for `read_runs`. Odd,
+too."""
 
 
 @cuda_jit

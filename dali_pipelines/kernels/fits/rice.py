@@ -134,7 +134,7 @@ def _num_long(codes):  # type: ignore[no-untyped-def]
 
 @njit
 def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
-    """Return the pixels up to which tiles have whole blocks; 0 if too few tiles have any."""
+    """Return the number of pixels in the whole blocks of tiles; 0 if too few tiles have any."""
     most = busy = 0
     for count in counts:
         busy += count >= blocksize

@@ -43,7 +43,7 @@ _PITCH = ROW_TILE[1] + 2 * REACH
 _WIDTH = COLUMN_TILE[1]
 _ROW_PIXELS, _COLUMN_PIXELS = ROW_TILE[0] * _PITCH, (COLUMN_TILE[0] + 2 * REACH) * _WIDTH
 _RUN = 4
-"""Coefficients of a column that a thread computes at a time, from pixels they share."""
+"""Number of coefficients of a column that a thread computes together, from the same pixels."""
 
 
 @cuda_jit

@@ -248,7 +248,7 @@ def read_plain_codes(words, at, end, count, codes):  # type: ignore[no-untyped-d
 
 @njit
 def levels(size):  # type: ignore[no-untyped-def]
-    """Return how often a length is halved, rounding up, until it is 1."""
+    """Return the number of halvings, rounding up, until a length is 1."""
     count = 0
     while (1 << count) < size:
         count += 1

@@ -175,7 +175,7 @@ class FoundTiles(NamedTuple):
     """Tiles that a window touches, plane by plane and row by row."""
 
     table: NDArray[np.uint8]
-    """Their rows of the table, shape (tiles, row_bytes)."""
+    """Rows of the table for these tiles, shape (tiles, row_bytes)."""
     lengths: NDArray[np.int64]
     """In bytes, from `TileTable.descriptors`, like `offsets`."""
     offsets: NDArray[np.int64]

@@ -47,9 +47,9 @@ class Cell:
     name: str
     """Path of its file in the folder of the cache."""
     start: int
-    """Its first byte in the object."""
+    """First byte of the cell in the object."""
     nbytes: int
-    """Its length: 1 MiB, or less at the end of the object."""
+    """Length of the cell: 1 MiB, or less at the end of the object."""
 
     @property
     def table_bytes(self) -> int:

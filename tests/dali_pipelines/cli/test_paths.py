@@ -109,7 +109,7 @@ def test_no_output_is_a_file_of_a_row(
     table = pa.table({**columns, "mask_path": [str(files[4])] * 5, "note": [str(files[5])] * 5})
     check_unread(table, None, str(files[5]), str(tmp_path / "new"), "/dev/null")
     for name in ("real/0", "real/../folder/0", "hard", "soft", "real/3", "real/mask"):
-        with pytest.raises(CommandError, match=rf"{name} .*read.*another name"):
+        with pytest.raises(CommandError, match=rf"{name} .*input.*another name"):
             check_unread(table, None, str(tmp_path / name))
 
 

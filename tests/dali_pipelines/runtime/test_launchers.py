@@ -114,7 +114,7 @@ def test_variables(name: str) -> None:
         ({"LOCAL_RANK": "1"}, "LOCAL_RANK=1.* no variable"),
         ({"WORLD_SIZE": "2"} | slurm(0, 1), "WORLD_SIZE=2.* no variable"),
         ({"PMI_SIZE": "2"}, "PMI_SIZE=2.* no variable"),
-        ({"RANK": "0"}, "RANK=0.*give shard_id"),
+        ({"RANK": "0"}, "RANK=0.*shard_id"),
         (general(2, 2), "below.*RANK=2, WORLD_SIZE=2"),
         (general(-1, 2), "below.*RANK=-1, WORLD_SIZE=2"),
         ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK.*number.*'one'"),
@@ -187,7 +187,7 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_shards(None, 1, 2, environ={"LOCAL_RANK": "1"}).devices == (1,)
     assert find_shards(None, environ=slurm(6, 8)).devices == (2,)
     assert find_shards(None, environ=slurm(0, 1)).devices == (0, 1, 2, 3)
-    with pytest.raises(ValueError, match=r"4 visible GPUs.*give devices="):
+    with pytest.raises(ValueError, match=r"4 visible GPUs.*devices="):
         find_shards(None, environ=general(1, 2))
     assert own_gpu(None, 1) == 0
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
