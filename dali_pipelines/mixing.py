@@ -142,7 +142,7 @@ def _checked(key: Any) -> Sequence[int]:
 
 
 def _key_of(step: Step, batch: Batch) -> Sequence[int]:
-    """Return the key of one batch of a step; devices and ranks have other rows."""
+    """Return the key of one batch of a step. Its first row makes it differ between devices."""
     if step.seed is None or step.epoch is None or step.step is None:
         return _checked(None)
     return (step.seed, step.epoch, step.step, *(int(row) for row in batch["row"][:1]))

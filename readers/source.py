@@ -89,7 +89,7 @@ class Source(Geometry):
     read_threads: int = 1
     """Samples that a reader process reads concurrently; more than 1 only in reader processes."""
     _first_readable: int = field(default=0, init=False)
-    """Row of the Index below which no row can be read, as far as known."""
+    """No row of the Index before this one can be read."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

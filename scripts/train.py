@@ -94,7 +94,7 @@ class Training:
                 self.steps, self.sums, self.cursor = state["steps"], state["sums"], state["loader"]
             except Exception as error:  # torch raises whatever its unpickler does
                 raise ValueError(
-                    f"{flags.checkpoint} is not a checkpoint of this: {error}"
+                    f"{flags.checkpoint} is not a checkpoint of this training: {error}"
                 ) from error
         self.save()  # to see now whether it can be written
 

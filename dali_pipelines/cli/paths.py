@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _DATA = re.compile(
     rb"SIMPLE  =|\xff\xd8\xff|\x89PNG|RIFF|P[1-6]\s|\xff\x4f\xff\x51|PAR1|\x1f\x8b|.*\0", re.DOTALL
 )
-"""First bytes of files that are not reports: any byte of 0, as text has none, or the signature of
-an image or Index, which may have no such byte."""
+"""First bytes of files that are not reports: a signature of an image or Index, or any zero byte,
+because text has none."""
 _HEAD_BYTES = 512
 _FEW_FILES = 10_000
 """Maximum number of files to compare one by one: more could take hours on a network."""
@@ -294,6 +294,6 @@ def _descriptor(path: str) -> int | None:
 
 
 def _is_device(path: str) -> bool:
-    """Return whether it is not a regular file, or one that is open, as /dev/stdout may be."""
+    """Return whether this is a special file, or a descriptor of this process, like /dev/stdout."""
     is_special = os.path.exists(path) and not os.path.isfile(path)
     return is_special or _descriptor(path) is not None

@@ -48,13 +48,13 @@ class LoaderStats:
     read_s: float = 0.0
     """Seconds of work, summed over the reader processes."""
     read_cpu_s: float = 0.0
-    """Of these, seconds of computing; the rest is waiting, for files or for a core."""
+    """Part of `read_s` spent computing; the rest is waiting, for files or for a core."""
     wait_s: float = 0.0
     """Seconds that the consumer waited for batches."""
     wait_readers_s: float = 0.0
-    """Of these, seconds until the readers had delivered and the graph was fed."""
+    """Part of `wait_s` until the readers had delivered and the graph was fed."""
     wait_graph_s: float = 0.0
-    """Of these, seconds until the graph was done: transfer, decode and the rest."""
+    """Part of `wait_s` until the graph was done: transfer, decode and the rest."""
     start_s: float = 0.0
     """Seconds that starting the pipelines took."""
     restarts: int = 0

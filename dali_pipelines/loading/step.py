@@ -67,7 +67,7 @@ class Step(list[Any]):
         return batch[key]
 
     def __contains__(self, key: object) -> bool:
-        """Return whether a batch has an array of this name; of other objects, as a list does."""
+        """Return whether a batch has an array of this name, or the list has this object."""
         return super().__contains__(key) or any(
             isinstance(key, str) and key in batch for batch in self
         )

@@ -159,7 +159,7 @@ class FitsFile:
             yield [place]
 
     def header(self) -> FoundHdu | None:
-        """Read the header of the image; None if it is for astropy to read, or to reject."""
+        """Read the header of the image; None if it has no image, or if only astropy can read it."""
         try:
             found = HeaderReader(self.place, self.stamp).find(self.wanted)
         except NeedsAstropy:
@@ -188,7 +188,7 @@ class FitsFile:
                 return [names_of(hdu) for hdu in opened]
 
     def need(self, start: int, stop: int) -> None:
-        """Unpack these bytes of the file, which the HDU needs. Call it once for each at most."""
+        """Unpack a range of bytes that the HDU needs. Do not ask twice for the same bytes."""
         if self._unpacked is not None:
             self._unpacked.keep(start, stop)
 
@@ -237,7 +237,7 @@ def _empty_primary() -> bytes:
 
 @lru_cache(maxsize=4096)
 def _known_plain(stamp: Hashable) -> list[bool]:
-    """Return a list that is not empty if the file of this stamp is known not to be packed."""
+    """Return the cached list for a file; an entry in it means that the file is not packed."""
     del stamp
     return []
 

@@ -101,7 +101,7 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
 
 @lru_cache(maxsize=_KNOWN_IMAGES)
 def _kept(*_: Any) -> list[FitsImage]:
-    """Return a list with the kept description of an image, or an empty one to add it to."""
+    """Return the cached list for an image: empty, or with its description as the only entry."""
     return []
 
 

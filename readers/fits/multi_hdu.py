@@ -44,8 +44,7 @@ OFFSETS = {"int8": -128, "uint16": 1 << 15, "int64": 1 << 31}
 Names = tuple[str, int]
 """EXTNAME, in capitals, and EXTVER of an HDU."""
 Beside = Mapping[str, frozenset[Names]]
-"""By the EXTNAME of the row's HDU: the EXTNAME of the other HDU, and the difference of its
-EXTVER."""
+"""For each EXTNAME of a row's HDU: EXTNAME of the other HDU, and its EXTVER minus the row's."""
 
 
 @dataclass(frozen=True)
@@ -561,7 +560,7 @@ def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
 def _beside(
     own: Sequence[Names], others: Sequence[Names], relative: int
 ) -> dict[str, frozenset[Names]]:
-    """Return the HDUs that are `relative` HDUs after that of the row, or in another file."""
+    """Return the names of the HDUs in `others` that are `relative` HDUs after each of `own`."""
     found: dict[str, set[Names]] = {}
     for number, (name, version) in enumerate(own):
         pairs = found.setdefault(name, set())

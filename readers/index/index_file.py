@@ -76,7 +76,7 @@ def write_index_file(
 ) -> None:
     """Write the table of an Index, all or nothing, see `readers.index.table.Index.save`.
 
-    `digest` returns that of the table; it is called if the file needs it.
+    `digest` returns the digest of the table; it is called only if the file needs one.
     """
     name = os.fspath(path)
     if not name.endswith(INDEX_SUFFIXES):

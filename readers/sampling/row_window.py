@@ -18,11 +18,11 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowWindow(Window):
-    """Window placed by a row of the Index, or one that may be larger than the image.
+    """Window whose position may be in the row of the Index, and which may exceed the image.
 
-    Without a position in the row, it is placed like `readers.window.Window`. But along an axis
-    where it is larger than the image, it is centred on it, and an odd pixel is missing at the end,
-    as in torchvision's ``CenterCrop``.
+    Without a position in the row, it is placed like `readers.window.Window`. Along an axis that is
+    shorter in the image than in the window, the image is in the middle; if the number of missing
+    pixels is odd, one more is missing at the end, as in torchvision's ``CenterCrop``.
     """
 
     top: float | None = None

@@ -16,7 +16,7 @@ Boxes = NDArray[np.float64]
 _ROUNDING = 1e-9
 """Relative tolerance, so that boxes inside the sample do not lose area to rounding."""
 _THIN = 1e-6
-"""Largest extent in pixels of the remainder of a box that ends at the edge of the sample."""
+"""Boxes with at most this width or height, in pixels, inside the sample are left out."""
 
 _FARTHEST = 1e9
 """Largest coordinate in pixels: beyond it areas overflow and rotations lose fractions of pixels."""

@@ -33,9 +33,9 @@ _CUDA_LIBRARIES = ("nvvm", "nvJitLink", "nvrtc", "cufft")
 _SHM = Path("/dev/shm")
 
 _BUSY = 2.0
-"""Threads and readers per core up to which all is well: readers mostly wait for files."""
+"""Most threads and readers per core without a remark, because readers mostly wait for files."""
 _TOO_MANY = 8.0
-"""From this number on they mostly compete for the cores, and each reader takes 20 MB."""
+"""Fewest threads and readers per core that mostly compete for cores; a reader takes 20 MB."""
 
 
 def driver(job: Job) -> Finding:
@@ -262,7 +262,7 @@ def _writable(folder: Path, *, make: bool) -> int:
 
 
 def _gpu_extra(job: Job) -> str:
-    """Return the extra for the CUDA of PyTorch, or without one for the newest of the driver."""
+    """Return the extra for the CUDA of PyTorch; if it has none, for the newest of the driver."""
     torch_cuda = _torch_cuda()
     if torch_cuda is not None:
         return "gpu" if int(torch_cuda.partition(".")[0]) > 12 else "gpu-cuda12"

@@ -174,8 +174,8 @@ def _index_members(
     if not config.for_files and config.rules is None:
         if config.num_shards is not None:
             raise CommandError(
-                "--num_shards divides the reading of headers, but no flag asks for headers of the "
-                "samples"
+                "--num_shards divides the reading of headers, but no flag needs the samples' "
+                "headers"
             )
         _check_columns(config, members.column_names)
         _finish(config, executor, members, found, damaged or None)

@@ -44,7 +44,7 @@ def write(config: IndexConfig, results: Iterable[Part]) -> None:
 def joined(
     config: IndexConfig, files: Iterable[tuple[str, str | None]]
 ) -> Generator[tuple[str, Found], None, None]:
-    """Yield each of these files, given with its version, and its contents from the parts.
+    """Yield the name of each file and its contents, from the parts; `files` has names and versions.
 
     Raises
     ------

@@ -88,7 +88,7 @@ class _Part(NamedTuple):
     stop: int
     """End of its last block."""
     shape: tuple[int, ...]
-    """Shape of its image, if it is rewritten."""
+    """Shape of its image; used only if the HDU is rewritten."""
     copied: str | None
     """Reason why it is copied unchanged, see `reason_to_copy`; None if it is rewritten."""
     inherits: bool

@@ -21,7 +21,7 @@ transport  neither is busy: samples wait on their way between the two
 """
 
 _KEEPS_UP = 0.1
-"""Share of the time that a consumer may wait before loading is called the limit."""
+"""If the consumer waits for a smaller share of the time, it is the limit, not loading."""
 _FED_LATE = 0.15
 """Share of the consumer's wait that is for readers if these just keep up with the graph."""
 _FULL = 0.8

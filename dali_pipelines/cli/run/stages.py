@@ -33,15 +33,15 @@ class Stages:
     wait_s: float
     """Seconds that the consumer waited for batches."""
     wait_readers_s: float
-    """Of these, seconds until the readers had delivered and the graph was fed."""
+    """Part of `wait_s` until the readers had delivered and the graph was fed."""
     wait_graph_s: float
-    """Of these, seconds until the graph was done."""
+    """Part of `wait_s` until the graph was done."""
     read_s: float
     """Seconds that readers worked on samples, summed over the samples that they read at a time."""
     read_cpu_s: float
-    """Of these, seconds of computing."""
+    """Part of `read_s` spent computing."""
     read_queued_s: float
-    """Of these, seconds of waiting for a core; at most the rest."""
+    """Part of `read_s` spent waiting for a core."""
     graph_cpu_s: float
     """Seconds that DALI's threads computed."""
     graph_queued_s: float

@@ -104,7 +104,7 @@ class ShowConfig(FileFlags, PipelineFlags):
 
 
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of a file for `run` by their names here, without those of no effect.
+    """Return the settings that matter here from a file for `run`, by the names of `show`.
 
     A file is for `run` if it has keys or values that only `run` knows. Others are returned as they
     are.

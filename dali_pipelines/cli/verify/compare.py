@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 _AT_ONCE = 128
-"""Number of rows of one pipeline of a worker."""
+"""Number of rows that a worker reads with one pipeline."""
 
 
 @dataclass(slots=True)

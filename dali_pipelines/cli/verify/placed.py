@@ -70,7 +70,7 @@ class PlacedReader:
         self.reader.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return the smallest sample, as a batch of one need not keep a size.
+        """Return the smallest sample: the size is arbitrary, because a batch has one sample.
 
         The header of a damaged file may claim more pixels than fit into memory.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from readers.places.contract import Place
 
 Ranges = list[tuple[int, int]]
-"""First byte and end of each."""
+"""First byte and end of each range."""
 
 COLUMN = "fits_tiles"
 """Column of the Index that `readers.fits.reader.FitsReader` uses."""

@@ -186,7 +186,7 @@ class FoundTiles(NamedTuple):
     stored: dict[int, tuple[bytes, int, int]]
     """Values of the others, see `TileTable.stored_values`."""
     input_bytes: int
-    """Bytes read of the table and of these values."""
+    """Bytes read so far, from the table and for `stored`."""
 
     def coded(self, place: Place) -> CodedTiles:
         """Return the tiles in the image's codec, which are in this place."""

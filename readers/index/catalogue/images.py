@@ -73,7 +73,7 @@ class Named:
 
     @classmethod
     def only(cls, count: int) -> Named:
-        """Return groups in which all objects name the only image."""
+        """Return the groups of a single image, which all objects name."""
         return cls(np.zeros(count, np.int64), np.zeros(1, np.int64))
 
     @cached_property

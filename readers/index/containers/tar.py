@@ -49,7 +49,7 @@ class _Sample:
     texts: dict[str, Any] = field(default_factory=dict)
     """Contents of short texts, values of JSON."""
     error: ValueError | None = None
-    """Reason why a text of it cannot be read."""
+    """Reason why one of its texts cannot be read."""
 
 
 def tar_table(

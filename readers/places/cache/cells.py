@@ -27,8 +27,8 @@ from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 BLOCK = 4 << 10
-"""Missing bytes are widened to whole blocks: for a window of 450 kB in five rows of tiles by 4 %;
-blocks of 64 KiB would make it 70 %."""
+"""Whole blocks are fetched. For a window of 450 kB in five rows of tiles, these are 4 % more bytes
+than needed; with blocks of 64 KiB they would be 70 % more."""
 CELL = 1 << 20
 """Cells are evicted whole. In larger cells, more useless bytes would stay together with useful
 ones, such as the header of a frame."""
