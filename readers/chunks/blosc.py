@@ -7,17 +7,27 @@ shuffle and split.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from readers.chunks.array import Stored
 from readers.chunks.fetch import Range, Steps, read_bytes
 
-HEADER = struct.Struct("<BBBBiii")
+_HEADER = struct.Struct("<BBBBiii")
 _VERSION = 2
-_MEMCPYED = 0x02
-"""Flag of chunks that hold their content as it is."""
+SHUFFLE, BITSHUFFLE = 0x01, 0x04
+"""Flags of chunks: the bytes, or the bits, of a block are shuffled."""
+_MEMCPYED, _WHOLE_BLOCKS = 0x02, 0x10
+"""Flags of chunks that hold their content as it is, and of those whose blocks are in one piece."""
+_CODECS = {"": 0, "lz4": 1 << 5, "zstd": 4 << 5}
+_CODEC_VERSION = 1
+MOST_ELEMENT_BYTES = 255
+"""Size of the elements that the header can hold."""
+MOST_BLOCK_BYTES = (2**31 - 1 - 4 * MOST_ELEMENT_BYTES) // 3
+"""Size of a block that c-blosc takes."""
 _HEAD_BYTES = 4 << 10
 """Bytes that are read first; they have the positions of a thousand blocks."""
 _FIRST_BYTES = 128 << 10
@@ -41,9 +51,9 @@ class _Header(NamedTuple):
     @classmethod
     def of(cls, head: Any, nbytes: int, stored: int | None) -> _Header:
         """Read it; ValueError unless it is of a chunk of this content, of at most these bytes."""
-        if len(head) < HEADER.size:
+        if len(head) < _HEADER.size:
             raise ValueError(f"a chunk of Blosc has {len(head)} bytes, fewer than its header")
-        found = cls(*HEADER.unpack_from(head))
+        found = cls(*_HEADER.unpack_from(head))
         is_short = stored is not None and found.cbytes > stored
         if found.version != _VERSION or found.nbytes != nbytes or is_short:
             raise ValueError(
@@ -51,7 +61,7 @@ class _Header(NamedTuple):
                 f"{found.cbytes}, expected version {_VERSION} and {nbytes} bytes"
                 f"{'' if stored is None else f' in {stored}'}"
             )
-        if found.cbytes < HEADER.size or not 0 < found.blocksize <= nbytes:
+        if found.cbytes < _HEADER.size or not 0 < found.blocksize <= nbytes:
             raise ValueError(f"a chunk of Blosc is damaged: its header says {found}")
         return found
 
@@ -66,6 +76,63 @@ def decompressed(data: Any, nbytes: int) -> Any:
         return blosc.decompress(data, np.empty(nbytes, np.uint8))
     except RuntimeError as error:
         raise ValueError(f"a chunk of Blosc is damaged: {error}") from error
+
+
+def unshuffled(data: NDArray[np.uint8], elementsize: int) -> Any:
+    """Return elements whose bytes were shuffled, as c-blosc does it: with vector instructions.
+
+    Bytes at the end that do not fill an element are not shuffled.
+    """
+    nbytes = len(data)
+    return decompressed(as_blosc([data], nbytes, elementsize, nbytes, shuffle=SHUFFLE), nbytes)
+
+
+def as_blosc(
+    blocks: Sequence[Any],
+    nbytes: int,
+    elementsize: int,
+    blocksize: int,
+    compression: str = "",
+    *,
+    shuffle: int,
+) -> bytes:
+    """Return shuffled blocks as a chunk of Blosc.
+
+    Parameters
+    ----------
+    blocks : sequence of contiguous bytes
+        The blocks; one that has the bytes of its content is taken for not compressed.
+    nbytes : int
+        Bytes of the content.
+    elementsize : int
+        Bytes of an element, at most `MOST_ELEMENT_BYTES`.
+    blocksize : int
+        Bytes of the content of a block, at most `MOST_BLOCK_BYTES`; the last one may be shorter.
+    compression : {"", "lz4", "zstd"}
+        How blocks are compressed.
+    shuffle : int
+        `SHUFFLE` or `BITSHUFFLE`. Elements of one byte have no bytes that are shuffled.
+
+    Raises
+    ------
+    ValueError
+        If the elements or blocks are larger than c-blosc takes.
+    """
+    if elementsize > MOST_ELEMENT_BYTES or blocksize > MOST_BLOCK_BYTES or nbytes >= 2**31:
+        raise ValueError(
+            f"{nbytes} bytes in blocks of {blocksize} and elements of {elementsize} are not read: "
+            "write it again with smaller chunks"
+        )
+    lengths = np.array([len(block) for block in blocks], np.int64)
+    table_end = _HEADER.size + 4 * len(blocks)
+    starts = table_end + np.cumsum(lengths + 4) - (lengths + 4)
+    flags = shuffle | _WHOLE_BLOCKS | _CODECS[compression]
+    cbytes = table_end + int((lengths + 4).sum())
+    head = _HEADER.pack(_VERSION, _CODEC_VERSION, flags, elementsize, nbytes, blocksize, cbytes)
+    joined = [head, starts.astype("<i4").tobytes()]
+    for block, length in zip(blocks, lengths.astype("<i4"), strict=True):
+        joined += (length.tobytes(), block)
+    return b"".join(joined)
 
 
 def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
@@ -97,16 +164,17 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     header = _Header.of(head, nbytes, stored.nbytes)
     least = stored.start + header.cbytes
     if header.flags & _MEMCPYED:
-        return (yield from read_bytes(stored, HEADER.size + start, HEADER.size + stop, least=least))
+        begin, end = _HEADER.size + start, _HEADER.size + stop
+        return (yield from read_bytes(stored, begin, end, least=least))
     num_blocks = -(-nbytes // header.blocksize)
-    table_end = HEADER.size + 4 * num_blocks
+    table_end = _HEADER.size + 4 * num_blocks
     if table_end > header.cbytes:
         raise ValueError(f"a chunk of Blosc of {header.cbytes} bytes ends in its header")
     if table_end > len(head):
         head = yield from read_bytes(stored, 0, table_end)
         if head is None:
             return None
-    starts = np.frombuffer(head, "<i4", num_blocks, HEADER.size)
+    starts = np.frombuffer(head, "<i4", num_blocks, _HEADER.size)
     # Blocks are written by threads, so they lie in any order; one ends where another begins.
     edges = np.append(np.sort(starts), header.cbytes)
     if edges[0] < table_end or edges[-2] >= header.cbytes:
@@ -125,14 +193,14 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     if [len(block) for block in blocks] != lengths.tolist():
         raise ValueError(f"a chunk of Blosc ends early, expected {header.cbytes} bytes")
     content_nbytes = min(end * header.blocksize, nbytes) - begin * header.blocksize
-    cut_starts = HEADER.size + 4 * len(blocks) + np.cumsum(lengths) - lengths
-    cut_nbytes = HEADER.size + 4 * len(blocks) + int(lengths.sum())
+    cut_starts = _HEADER.size + 4 * len(blocks) + np.cumsum(lengths) - lengths
+    cut_nbytes = _HEADER.size + 4 * len(blocks) + int(lengths.sum())
     cut_header = header._replace(
         nbytes=content_nbytes,
         blocksize=min(header.blocksize, content_nbytes),
         cbytes=cut_nbytes,
     )
-    begin_of_cut = HEADER.pack(*cut_header) + cut_starts.astype("<i4").tobytes()
+    begin_of_cut = _HEADER.pack(*cut_header) + cut_starts.astype("<i4").tobytes()
     cut = np.concatenate([np.frombuffer(begin_of_cut, np.uint8), *blocks])
     content = decompressed(cut, content_nbytes)
     skipped = start - begin * header.blocksize

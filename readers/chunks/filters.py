@@ -56,7 +56,7 @@ def decoded(data: Content, codecs: Sequence[Codec], skipped: int, nbytes: int) -
     ValueError
         If it is damaged, or has another length.
     """
-    applied = [codec for place, codec in enumerate(codecs) if not skipped >> place & 1]
+    applied = _merged([codec for place, codec in enumerate(codecs) if not skipped >> place & 1])
     lengths = [nbytes, *_lengths(applied, nbytes)]
     if lengths[-1] is not None and len(data) != lengths[-1]:
         raise ValueError(f"a chunk has {len(data)} bytes, expected {lengths[-1]}")
@@ -73,6 +73,13 @@ def decoded(data: Content, codecs: Sequence[Codec], skipped: int, nbytes: int) -
                 f"a chunk is damaged, {codec['id']}: it has {found} bytes, expected {expected}"
             )
     return data
+
+
+def _merged(codecs: list[Codec]) -> list[Codec]:
+    """Return filters with a shuffle before HDF5's LZ4 as a setting of it: one call undoes both."""
+    if [codec["id"] for codec in codecs[-2:]] == ["shuffle", "hdf5_lz4"]:
+        return [*codecs[:-2], {**codecs[-1], "elementsize": codecs[-2]["elementsize"]}]
+    return codecs
 
 
 def missing_library(error: ImportError) -> ImportError:
@@ -112,6 +119,16 @@ def _undo(data: Content, codec: Codec, nbytes: int | None) -> Content:
         from readers.chunks.hdf5_filters import bitshuffle
 
         return bitshuffle(data, nbytes, codec["elementsize"], codec["block"], codec["compression"])
+    if codec["id"] == "hdf5_lz4" and nbytes is not None:
+        from readers.chunks.hdf5_filters import lz4
+
+        return lz4(data, nbytes, codec.get("elementsize", 1))
+    if codec["id"] == "shuffle":
+        from readers.chunks.blosc import MOST_BLOCK_BYTES, MOST_ELEMENT_BYTES, unshuffled
+
+        elementsize, data = codec.get("elementsize", 4), np.frombuffer(data, np.uint8)
+        if elementsize <= MOST_ELEMENT_BYTES and data.nbytes <= MOST_BLOCK_BYTES:
+            return unshuffled(data, elementsize)
     undo = _OWN.get(codec["id"])
     if undo is not None and nbytes is not None:
         return undo(data, nbytes)
@@ -147,12 +164,6 @@ def _lz4(data: Content, nbytes: int) -> Content:
     return lz4.decompress(data, np.empty(nbytes, np.uint8))
 
 
-def _hdf5_lz4(data: Content, nbytes: int) -> Content:
-    from readers.chunks.hdf5_filters import lz4
-
-    return lz4(data, nbytes)
-
-
 def _blosc(data: Content, nbytes: int) -> Content:
     from readers.chunks.blosc import decompressed
 
@@ -165,6 +176,5 @@ _OWN: dict[str, Callable[[Any, int], Content]] = {
     "zstd": _zstd,
     "lz4": _lz4,
     "blosc": _blosc,
-    "hdf5_lz4": _hdf5_lz4,
 }
 """Filters of which the length of the result must be known, so that damage cannot ask for more."""

@@ -1,7 +1,7 @@
 """Filters of HDF5 that differ from those of numcodecs: LZ4 and bitshuffle.
 
-Both store a chunk as blocks. Those of bitshuffle get the header of Blosc, which has the same
-blocks: c-blosc then decompresses and unshuffles them in one call.
+Both store a chunk as blocks. These get the header of Blosc, which has the same blocks: c-blosc then
+decompresses and unshuffles them in one call.
 
 References
 ----------
@@ -18,36 +18,48 @@ from typing import Any
 
 import numpy as np
 
-from readers.chunks.blosc import HEADER, decompressed
+from readers.chunks.blosc import (
+    BITSHUFFLE,
+    MOST_ELEMENT_BYTES,
+    SHUFFLE,
+    as_blosc,
+    decompressed,
+    unshuffled,
+)
 
 _HEAD = struct.Struct(">qi")
 """Bytes of the content, and of a block of it."""
 _LENGTH = struct.Struct(">i")
-_BLOSC_BITSHUFFLE, _BLOSC_WHOLE_BLOCKS = 0x04, 0x10
-_BLOSC_CODECS = {"": 0, "lz4": 1 << 5, "zstd": 4 << 5}
-_MOST_ELEMENT_BYTES = 255
-"""Size of the elements that the header of Blosc can hold."""
 _DEFAULT_BLOCK_BYTES = 8192
 _LEAST_BLOCK = 128
 _MULTIPLE = 8
 """Bits are shuffled among a multiple of so many elements; those left at the end are stored."""
 
 
-def lz4(data: Any, nbytes: int) -> Any:
-    """Return the content of a chunk of HDF5's LZ4; ValueError if it is damaged."""
-    from numcodecs import lz4 as codec
+def lz4(data: Any, nbytes: int, elementsize: int = 1) -> Any:
+    """Return the content of a chunk of HDF5's LZ4.
 
-    block = _checked_head(data, nbytes)
-    out = np.empty(nbytes, np.uint8)
-    view, at = memoryview(data), _HEAD.size
-    for start in range(0, nbytes, block):
-        expected = min(block, nbytes - start)
-        part, at = _block(view, at)
-        if len(part) == expected:
-            out[start : start + expected] = np.frombuffer(part, np.uint8)
-        else:
-            codec.decompress(struct.pack("<i", expected) + part, out[start : start + expected])
-    return out
+    Parameters
+    ----------
+    data : contiguous bytes
+        The chunk.
+    nbytes : int
+        Bytes of its content.
+    elementsize : int
+        Bytes of an element, if their bytes were shuffled before; else 1.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged.
+    """
+    block = min(_checked_head(data, nbytes), nbytes)
+    parts, _ = _blocks(memoryview(data), nbytes, block)
+    # Blosc shuffles the bytes of a block, HDF5 those of the chunk.
+    is_whole = block == nbytes
+    packed = as_blosc(parts, nbytes, elementsize if is_whole else 1, block, "lz4", shuffle=SHUFFLE)
+    content = decompressed(packed, nbytes)
+    return content if is_whole else unshuffled(content, elementsize)
 
 
 def bitshuffle(data: Any, nbytes: int, elementsize: int, block: int, compression: str) -> Any:
@@ -71,16 +83,13 @@ def bitshuffle(data: Any, nbytes: int, elementsize: int, block: int, compression
     ValueError
         If it is damaged.
     """
-    if not 0 < elementsize <= _MOST_ELEMENT_BYTES:
+    if not 0 < elementsize <= MOST_ELEMENT_BYTES:
         raise ValueError(f"bitshuffle of elements of {elementsize} bytes is not read")
     shuffled = nbytes // elementsize // _MULTIPLE * _MULTIPLE * elementsize
     view = memoryview(data).cast("B")
     if compression:
         block_nbytes = _checked_head(data, nbytes)
-        parts, end = [], _HEAD.size
-        for _ in range(0, shuffled, block_nbytes):
-            part, end = _block(view, end)
-            parts.append(part)
+        parts, end = _blocks(view, shuffled, block_nbytes)
     else:
         if len(view) != nbytes:
             raise ValueError(f"it has {len(view)} bytes, expected {nbytes}")
@@ -101,7 +110,10 @@ def bitshuffle(data: Any, nbytes: int, elementsize: int, block: int, compression
                 for part, length in zip(parts, lengths, strict=True)
             ]
         out[:shuffled] = decompressed(
-            _as_blosc(parts, shuffled, elementsize, min(block_nbytes, shuffled), compression),
+            as_blosc(
+                *(parts, shuffled, elementsize, min(block_nbytes, shuffled), compression),
+                shuffle=BITSHUFFLE,
+            ),
             shuffled,
         )
     out[shuffled:] = np.frombuffer(rest, np.uint8)
@@ -118,13 +130,17 @@ def _checked_head(data: Any, nbytes: int) -> int:
     return block
 
 
-def _block(view: memoryview, at: int) -> tuple[memoryview, int]:
-    """Return the block whose length is at this byte, and its end."""
-    start = at + _LENGTH.size
-    length = _LENGTH.unpack_from(view, at)[0] if start <= len(view) else -1
-    if not 0 < length <= len(view) - start:
-        raise ValueError(f"a block of {length} bytes is outside it")
-    return view[start : start + length], start + length
+def _blocks(view: memoryview, nbytes: int, block: int) -> tuple[list[Any], int]:
+    """Return the blocks of a content of so many bytes, and their end."""
+    found, end = [], _HEAD.size
+    for _ in range(0, nbytes, block):
+        start = end + _LENGTH.size
+        length = _LENGTH.unpack_from(view, end)[0] if start <= len(view) else -1
+        if not 0 < length <= len(view) - start:
+            raise ValueError(f"a block of {length} bytes is outside it")
+        end = start + length
+        found.append(view[start:end])
+    return found, end
 
 
 def _default_block(elementsize: int) -> int:
@@ -146,20 +162,3 @@ def _uncompressed(part: memoryview, nbytes: int, compression: str) -> Any:
     if compression == "zstd":
         return zstd.decompress(part, out)
     return lz4_codec.decompress(struct.pack("<i", nbytes) + bytes(part), out)
-
-
-def _as_blosc(
-    parts: list[Any], nbytes: int, elementsize: int, block_nbytes: int, compression: str
-) -> bytes:
-    """Return shuffled blocks as a chunk of Blosc."""
-    lengths = np.array([len(part) for part in parts], np.int64)
-    table_end = HEADER.size + 4 * len(parts)
-    starts = table_end + np.cumsum(lengths + 4) - (lengths + 4)
-    flags = _BLOSC_BITSHUFFLE | _BLOSC_WHOLE_BLOCKS | _BLOSC_CODECS[compression]
-    head = HEADER.pack(
-        *(2, 1, flags, elementsize, nbytes, block_nbytes, table_end + int((lengths + 4).sum()))
-    )
-    joined = [head, starts.astype("<i4").tobytes()]
-    for part, length in zip(parts, lengths.astype("<i4"), strict=True):
-        joined += (length.tobytes(), part)
-    return b"".join(joined)

@@ -36,6 +36,8 @@ FILTERS: dict[str, dict[str, Any]] = {
     "zstd, shuffle": {"shuffle": True, **hdf5plugin.Zstd()},
     "LZ4": dict(hdf5plugin.LZ4()),
     "LZ4, small blocks": dict(hdf5plugin.LZ4(nbytes=300)),
+    "LZ4, shuffle": {"shuffle": True, **hdf5plugin.LZ4()},
+    "LZ4, small blocks, shuffle": {"shuffle": True, **hdf5plugin.LZ4(nbytes=300)},
     "bitshuffle": dict(hdf5plugin.Bitshuffle(cname="none")),
     "bitshuffle, LZ4": dict(hdf5plugin.Bitshuffle()),
     "bitshuffle, zstd": dict(hdf5plugin.Bitshuffle(cname="zstd")),
