@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.chunks.table import ChunkTable, Stored
+
 NOTE = "chunks"
 """Column of the Index with the arrays of a row, see `packed`."""
 ROW = -1
@@ -29,20 +31,6 @@ Packing = Mapping[str, Any]
 """How stored elements become values, see `readers.chunks.values.packing_of`."""
 Codec = Mapping[str, Any]
 """How a filter is called and set, like the configurations of numcodecs: ``{"id": "zstd"}``."""
-
-
-class Stored(NamedTuple):
-    """Where the bytes of a chunk are."""
-
-    key: str
-    """Object below the path of the row; "" for the row's own file."""
-    start: int = 0
-    nbytes: int | None = None
-    """Bytes from `start` on; None for all."""
-    skipped: int = 0
-    """Filters that were left out in this chunk: bit n is that of ``codecs[n]``."""
-    content: bytes | None = None
-    """The bytes themselves, if they are in the Index."""
 
 
 class ChunkPlaces(Protocol):
@@ -283,6 +271,7 @@ _PLAIN = (
     *("name", "dtype", "shape", "chunks", "select", "codecs", "order", "packing", "check"),
     "file_bytes",
 )
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Keys, Inline, ChunkTable)}
 
 
 @lru_cache(maxsize=256)
@@ -304,7 +293,7 @@ def unpacked(note: bytes) -> dict[str, ChunkedArray]:
         for one in described:
             content, start = note[start : start + one["nbytes"]], start + one["nbytes"]
             plain = {name: _tuples(one[name]) for name in _PLAIN}
-            places = _kind(one["kind"]).of_note(one["places"], content)
+            places = _KINDS[one["kind"]].of_note(one["places"], content)
             fill = bytes.fromhex(one["fill"])
             found[one["name"]] = ChunkedArray(**plain, places=places, fill=fill)
     except (struct.error, zlib.error, KeyError, TypeError, ValueError) as error:
@@ -312,16 +301,6 @@ def unpacked(note: bytes) -> dict[str, ChunkedArray]:
             f"column {NOTE!r} of the Index does not describe arrays ({error}): make it again"
         ) from error
     return found
-
-
-def _kind(name: str) -> Any:
-    if name == "ChunkTable":
-        from readers.chunks.table import ChunkTable
-
-        return ChunkTable
-    if name in ("Keys", "Inline"):
-        return {"Keys": Keys, "Inline": Inline}[name]
-    raise ValueError(f"unknown kind of chunks {name!r}")
 
 
 def _tuples(value: Any) -> Any:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.chunks.array import Stored
 from readers.chunks.fetch import Range, Steps, read_bytes
+from readers.chunks.table import Stored
 
 _HEADER = struct.Struct("<BBBBiii")
 _VERSION = 2

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from readers.chunks.array import Box, ChunkedArray, Codec, Piece, Stored, overlaps
+from readers.chunks.array import Box, ChunkedArray, Codec, Piece, overlaps
 from readers.chunks.blosc import read_content
 from readers.chunks.fetch import Range, Steps, read_bytes, together
 from readers.chunks.filters import decoded
+from readers.chunks.table import Stored
 
 _LARGE_PART = 0.7
 """Share of a chunk above which it is read whole, in one step instead of two; so are"""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.buffers import private
-from readers.chunks.array import Stored
+from readers.chunks.table import Stored
 from readers.places.contract import Place
 from readers.places.failures import NoBucketError
 from readers.places.opener import Places

@@ -1,19 +1,31 @@
-"""Places of chunks by their bytes in one file, as in HDF5."""
+"""Places of chunks: of one, and a table of all that are in one file, as in HDF5."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.chunks.array import Stored
-
 _MISSING = -1
 """First byte of chunks that have none."""
+
+
+class Stored(NamedTuple):
+    """Where the bytes of a chunk are."""
+
+    key: str
+    """Object below the path of the row; "" for the row's own file."""
+    start: int = 0
+    nbytes: int | None = None
+    """Bytes from `start` on; None for all."""
+    skipped: int = 0
+    """Filters that were left out in this chunk: bit n is that of ``codecs[n]``."""
+    content: bytes | None = None
+    """The bytes themselves, if they are in the Index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +40,7 @@ class ChunkTable:
         First byte of each chunk in the file; -1 for those that have no bytes.
     nbytes : ndarray of int64, same shape
     skipped : ndarray of uint32, same shape
-        See `readers.chunks.array.Stored`.
+        See `Stored`.
     """
 
     origin: tuple[int, ...]
