@@ -24,6 +24,7 @@ from .factories import chunked_pipeline as chunked_pipeline
 from .factories import fits_pipeline as fits_pipeline
 from .factories import jpeg_pipeline as jpeg_pipeline
 from .factories import npy_pipeline as npy_pipeline
+from .factories import video_pipeline as video_pipeline
 from .features import LogMel as LogMel
 from .features import Mfcc as Mfcc
 from .features import Spectrogram as Spectrogram
@@ -62,6 +63,7 @@ from .reexports import ReadReport as ReadReport
 from .reexports import Storage as Storage
 from .reexports import TimeBlocks as TimeBlocks
 from .reexports import TimeOrder as TimeOrder
+from .reexports import VideoReader as VideoReader
 from .runtime.processes.reader_processes import ReaderProcessError as ReaderProcessError
 from .runtime.ranks import Ranks as Ranks
 from .serving.preprocessor import PreprocessError as PreprocessError

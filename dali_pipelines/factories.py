@@ -1,4 +1,4 @@
-"""Pipeline factories of this package: FITS, AIA, JPEG and other images, npy, chunks, recordings."""
+"""Pipeline factories: FITS, AIA, JPEG and other images, npy, chunks, recordings, videos."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from dali_pipelines.graph.decode import (
 from dali_pipelines.graph.images import check_extnames, decode_images, decode_parts, hdus_reader
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
+from dali_pipelines.graph.video import decode_clips
 from dali_pipelines.keywords import check_names, documents, names_of
 from dali_pipelines.settings import AiaSettings, AudioSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch, Stretches
 from dali_pipelines.values import check_choice, check_type, warn_of_fractions
-from readers.audio.reader import AudioReader, Short, sound_facts
+from readers.audio.reader import AudioReader, sound_facts
 from readers.channels import ChannelsReader
 from readers.chunks.array import NOTE, unpacked
 from readers.chunks.reader import ChunkedReader
-from readers.contract import Reader
+from readers.contract import Reader, Short
 from readers.fits.headers import HduName
 from readers.fits.multi_hdu import Hdu
 from readers.fits.planes import Planes, check_num_planes
@@ -43,7 +44,11 @@ from readers.index.grouping.frames import check_frames, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
-from readers.values import check_number
+from readers.values import check_integer, check_number
+from readers.video.packets import NOTE as PACKETS
+from readers.video.packets import Clip
+from readers.video.packets import unpacked as unpacked_packets
+from readers.video.reader import VideoReader
 
 _LARGEST_GPU_TILE = 1 << 16
 """Pixels of the largest RICE_1 tile decoded on a GPU. One thread decodes a tile, in an estimated
@@ -525,3 +530,74 @@ def _variables_of(index: Index, variables: Sequence[str] | None) -> tuple[str, .
             f"there is no variable {unknown[0]!r} in the Index, it has {', '.join(noted)}"
         )
     return tuple(variables)
+
+
+@documents(PipelineSettings, PipelineConfig)
+def video_pipeline(
+    index: Index,
+    *,
+    frames: int | None = None,
+    stride: int | None = None,
+    short: Short = "reject",
+    **config: Unpack[PipelineSettings],
+) -> ReaderPipeline:
+    """Make a pipeline of clips of videos.
+
+    Parameters
+    ----------
+    index : Index
+        Each row is a video, see `Index.scan_videos`, of which a clip is drawn, or in mode ``eval``
+        the one in the middle; or with a column ``frame`` the clip from that frame on, see
+        `Index.each_clip`.
+    frames : int, optional
+        Frames of a clip; only rows of `Index.each_clip` have a default, their own number.
+    stride : int, optional
+        Frames of the video from one frame of the clip to the next; by default 1, or that of
+        `Index.each_clip`.
+    short : {"reject", "pad"}
+        Treatment of videos that are shorter than a clip: their last frame is repeated with ``pad``.
+    **config
+        Keyword arguments of `PipelineConfig`; ``batch_size`` is required. All frames of a clip get
+        the same window, flips and other random choices.
+
+    Returns
+    -------
+    ReaderPipeline
+        Its ``image`` has shape (batch, frames, 3, height, width) and holds red, green and blue from
+        0 to 255; mean and std use these units, for each colour. ``frame``, int64, shape (batch,),
+        is the number of the first frame, ``time``, float64, shape (batch, frames), when each frame
+        is shown, in seconds from the first frame of the video, and ``length``, int32, shape
+        (batch,), the number of frames without those that were repeated. See `VideoReader` for the
+        numbers of frames.
+
+    Raises
+    ------
+    ValueError
+        If settings contradict each other.
+    """
+    check_index(index)
+    settings = PipelineConfig(**config)
+    clip = clip_of(index, frames, stride)
+    check_choice("short", short, ("reject", "pad"))
+    reader = VideoReader(clip.frames, clip.stride, short)
+    if settings.transform is None:  # else it may scale the images first
+        warn_of_fractions(settings.mean, settings.std)
+    return reader_pipeline(
+        index, reader, functools.partial(decode_clips, frames=reader.frames), settings
+    )
+
+
+def clip_of(index: Index, frames: int | None, stride: int | None) -> Clip:
+    """Return the clip of the settings, by default that of the first row; ValueError if wrong."""
+    noted = index[PACKETS][0].as_py() if PACKETS in index else None
+    own = unpacked_packets(noted).stream.clip if noted else None
+    for name, value in (("frames", frames), ("stride", stride)):
+        if value is not None:
+            check_integer(name, value, 1)
+    if frames is None:
+        if own is None:
+            raise ValueError("set frames, the number of frames of a clip, such as 16")
+        frames = own.frames
+    if stride is None:
+        stride = 1 if own is None else own.stride
+    return Clip(frames, stride)

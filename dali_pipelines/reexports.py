@@ -19,3 +19,4 @@ from readers import ReadReport as ReadReport
 from readers import Storage as Storage
 from readers import TimeBlocks as TimeBlocks
 from readers import TimeOrder as TimeOrder
+from readers import VideoReader as VideoReader

@@ -15,7 +15,7 @@ from dali_pipelines.aia.preset import Preset
 from dali_pipelines.features import Features
 from dali_pipelines.runtime.devices import DeviceLike
 from dali_pipelines.stretch import Stretches
-from readers.audio.reader import Short
+from readers.contract import Short
 from readers.fits.headers import HduName
 from readers.fits.multi_hdu import Hdu
 from readers.fits.planes import Planes
@@ -206,3 +206,5 @@ class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
     features: Features
     short: Short
     speeds: tuple[float, ...]
+    frames: int | None
+    stride: int | None

@@ -34,6 +34,7 @@ from .source import Source as Source
 from .targets.boxes import Boxes as Boxes
 from .targets.contract import Target as Target
 from .targets.mask import Mask as Mask
+from .video.reader import VideoReader as VideoReader
 from .window import Window as Window
 from .worker.read_report import ReadReport as ReadReport
 

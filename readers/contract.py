@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from readers.places.opener import LOCAL, Places
 
 if TYPE_CHECKING:
     from readers.window import Window
+
+Short = Literal["reject", "pad"]
+"""Treatment of recordings and videos that are shorter than a segment or clip."""
 
 
 class RandomNumbers(Protocol):

@@ -12,6 +12,10 @@ _PIPELINES = {
     "jpeg": re.compile(rb"\xff\xd8|\x89PNG|GIF8|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
     "npy": re.compile(rb"\x93NUMPY"),
     "audio": re.compile(rb"(RIFF|RF64|BW64)....WAVE|FORM....AIF[FC]|fLaC|OggS|ID3", re.DOTALL),
+    "video": re.compile(
+        rb"....ftyp(isom|iso[2-9]|mp4|avc1|M4V|qt  |3g)|\x1a\x45\xdf\xa3|RIFF....AVI |FLV\1",
+        re.DOTALL,
+    ),
 }
 """First bytes of the files that each pipeline reads."""
 FIRST_BYTES = 12

@@ -12,15 +12,19 @@ from readers import (
     FitsReader,
     JpegReader,
     NpyReader,
+    VideoReader,
 )
 from readers.chunks.filters import MODULES as OF_CHUNKS
 from readers.fits.tiles.codecs import Hcompress
 from readers.jpeg.reader import MODULES_TO_CUT
 
-MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES, *OF_CHUNKS, "soundfile")
+MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES, *OF_CHUNKS, "soundfile", "av")
 """Modules that they import when they first need them."""
 
-KINDS = (AiaReader, AudioReader, ChannelsReader, ChunkedReader, FitsReader, JpegReader, NpyReader)
+KINDS = (
+    *(AiaReader, AudioReader, ChannelsReader, ChunkedReader, FitsReader, JpegReader, NpyReader),
+    VideoReader,
+)
 
 
 class AnyReader(FakeReader):

@@ -41,6 +41,7 @@ from PIL import Image
 from servers.weed import OPEN, Weed
 from tfrecord import TFRecordWriter
 from torch.utils.data import DataLoader
+from video_files import write_video
 
 import dali_pipelines
 import readers
@@ -104,6 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _write_containers(folder)
     _write_arrays(folder)
     _write_speech(folder)
+    _write_clips(folder)
     assert run_command(["index", f"{folder}/archive", "-o", f"{folder}/frames.parquet"]) == 0
     detectors = ["--hdus", "SCI", "-o", f"{folder}/detectors.parquet"]
     assert run_command(["index", f"{folder}/survey", *detectors]) == 0
@@ -176,6 +178,13 @@ def _write_speech(folder: Path) -> None:
         row = {"audio_filepath": f"speech/{path.name}", "duration": 1.0, "text": f"word {number}"}
         lines.append(json.dumps(row))
     (folder / "train.json").write_text("\n".join(lines))
+
+
+def _write_clips(folder: Path) -> None:
+    """Write videos of 30 and more frames."""
+    (folder / "clips").mkdir()
+    for number in range(5):
+        write_video(folder / "clips" / str(number), "h264" if number % 2 else "vp9", 30 + number)
 
 
 def _write_targets(folder: Path) -> None:

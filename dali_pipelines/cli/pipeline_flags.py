@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
-from dali_pipelines.cli.flag_types import function_of, named_hdu, number_or
+from dali_pipelines.cli.flag_types import at_least, function_of, named_hdu, number_or
 from dali_pipelines.cli.options import given_flags, option, settings_of
 from dali_pipelines.cli.shared_flags import HduFlags, StorageFlags
 from dali_pipelines.config import PipelineConfig
@@ -225,6 +225,29 @@ class ImagesFlags(PipelineFlags):
         return chosen | ({"hdus": dict(self.hdus)} if self.hdus else {})
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClipFlags:
+    """Flags for clips of videos; a base class of configurations with a pipeline."""
+
+    frames: int | None = option(
+        None,
+        "video: frames of a clip (default: those of the clips in the Index)",
+        type=at_least(1),
+        metavar="N",
+    )
+    stride: int | None = option(
+        None,
+        "video: frames from one of a clip to the next (default: 1)",
+        type=at_least(1),
+        metavar="N",
+    )
+
+    def clip_settings(self) -> dict[str, Any]:
+        """Return the keywords of `video_pipeline` that were given."""
+        given = {"frames": self.frames, "stride": self.stride}
+        return {name: value for name, value in given.items() if value is not None}
+
+
 def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
     """Return the pipeline factory of a ``--pipeline``."""
     from dali_pipelines import (
@@ -233,6 +256,7 @@ def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
         chunked_pipeline,
         fits_pipeline,
         jpeg_pipeline,
+        video_pipeline,
     )
 
     factories: dict[str, Callable[..., ReaderPipeline]] = {
@@ -241,6 +265,7 @@ def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
         "jpeg": jpeg_pipeline,
         "aia": aia_pipeline,
         "chunked": chunked_pipeline,
+        "video": video_pipeline,
     }
     return factories[pipeline]
 

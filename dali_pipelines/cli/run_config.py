@@ -14,6 +14,7 @@ from dali_pipelines.cli.flag_types import location, number_of_bytes, number_or_s
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.paths import index_at
 from dali_pipelines.cli.pipeline_flags import (
+    ClipFlags,
     ImagesFlags,
     calibration_settings,
     factory_of,
@@ -34,7 +35,7 @@ _COUNTS = ("num_read_processes", "num_gpus", "num_threads", "epochs", "max_batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(DeviceFlags, ImagesFlags):
+class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     COMMON: ClassVar[str] = (
@@ -51,6 +52,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         "random_aspect_ratio resize_shorter resize interpolation stretch augment transform mean "
         "std dtype ragged outputs",
         "recordings": "duration short rate channels speeds features",
+        "videos": "frames stride",
         "targets": "columns mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "
@@ -59,7 +61,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
     }
 
     pipeline: str = option(
-        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio")
+        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio", "video")
     )
     data: str | Sequence[str] | None = option(
         None,
@@ -112,7 +114,9 @@ class RunConfig(DeviceFlags, ImagesFlags):
         metavar="SECONDS",
     )
     short: str | None = option(
-        None, "audio: what to do with recordings that are shorter", choices=("reject", "pad")
+        None,
+        "audio, video: what to do with recordings or videos that are shorter",
+        choices=("reject", "pad"),
     )
     rate: int | None = option(
         None,
@@ -151,15 +155,21 @@ class RunConfig(DeviceFlags, ImagesFlags):
                 raise ValueError(f"--{name} must be at least 1, got {value}")
         if self.pipeline == "chunked" and self.data is None:
             raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
-        if self.pipeline == "audio" and self.data is None:
-            raise ValueError("--pipeline=audio has no sample set: set --data")
-        if (given := self.of_audio()) and self.pipeline != "audio":
-            raise ValueError(f"--{next(iter(given))} is for --pipeline=audio, got {self.pipeline}")
+        if self.pipeline in ("audio", "video") and self.data is None:
+            raise ValueError(f"--pipeline={self.pipeline} has no sample set: set --data")
+        self._check_kind("audio", self.of_audio(), ("video",))
+        self._check_kind("video", self.clip_settings())
         if self.pipeline_config.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch again")
 
+    def _check_kind(self, kind: str, given: Mapping[str, Any], others: Sequence[str] = ()) -> None:
+        """Reject settings of another pipeline; `short` may be that of `others`, too."""
+        names = [name for name in given if name != "short" or self.pipeline not in others]
+        if names and self.pipeline != kind:
+            raise ValueError(f"--{names[0]} is for --pipeline={kind}, got {self.pipeline}")
+
     def of_audio(self) -> dict[str, Any]:
-        """Return the keywords of `audio_pipeline` that were given."""
+        """Return the keywords of `audio_pipeline` that were given; ``short`` is also for videos."""
         names = ("duration", "short", "rate", "channels", "speeds", "features")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if "speeds" in given:
@@ -194,7 +204,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    settings |= config.of_audio()
+    settings |= config.of_audio() | config.clip_settings()
     return Loader(
         factory_of(config.pipeline),
         index,

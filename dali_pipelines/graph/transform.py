@@ -142,7 +142,7 @@ def transform(
         device: Any = operators if config.device_id is None else operators_gpu
         curves = _curves(config, channels, decoded.times or 1)
         image, largest = device.stretch(image, curves), None
-    kind = ImageKind(dtype, channels, largest, count)
+    kind = ImageKind(dtype, channels, largest, max(count, decoded.times or 1))
     image = own_operators(image, chance, config, kind, augmented)
     # A transform may return another type, or another number of channels.
     image = fn.cast(image, dtype=to_dali_type(dtype))

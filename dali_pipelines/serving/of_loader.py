@@ -12,9 +12,11 @@ from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.factories import (
     audio_pipeline,
     chunked_pipeline,
+    clip_of,
     fits_pipeline,
     jpeg_pipeline,
     npy_pipeline,
+    video_pipeline,
 )
 from dali_pipelines.graph.images import checked_hdus, hdus_reader
 from dali_pipelines.graph.source import first_readable, places_of
@@ -68,6 +70,8 @@ def preprocessor_of(
         if given.get("rate") is None:
             columns = index.columns().with_places(places_of(config))
             given["rate"] = first_readable(columns, sound_facts, config.read_timeout)[1].rate
+    elif factory is video_pipeline:
+        given |= clip_of(index, given.get("frames"), given.get("stride"))._asdict()
     elif factory not in (jpeg_pipeline, npy_pipeline):
         given |= _of_columns(factory, index, given)
         if given.get("planes") == "all" and given.get("num_planes") is None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.audio.plain import PlainSound
 from readers.audio.sound import Sound, open_sound
-from readers.contract import Peek, Row, Sample, SampleSpec
+from readers.contract import Peek, Row, Sample, SampleSpec, Short
 from readers.errors import ReadError, reason_of
 from readers.messages import install
 from readers.values import check_bool, check_integer, check_number
 from readers.window import Window
-
-Short = Literal["reject", "pad"]
-"""Treatment of recordings that are shorter than the segment."""
 
 _MARGIN = 160
 """Samples, at the lower rate, on either side of a segment that its resampling depends on. Beyond

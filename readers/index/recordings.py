@@ -7,22 +7,18 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from readers.audio.reader import SoundFacts, sound_facts
-from readers.errors import ReadError
+from readers.audio.reader import sound_facts
 from readers.index import schema
+from readers.index.file_facts import with_facts
 from readers.index.paths import whole
-from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.contract import Row
 
-_AT_ONCE = 1024
-"""Rows that wait for a thread at the same time."""
 _JSON = (".json", ".jsonl", ".ndjson", ".manifest")
 """Suffixes of JSON lines."""
 _TEXT = "text"
@@ -50,18 +46,7 @@ def with_sound_facts(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = list(progress(_facts(rows, num_threads)))
-    skipped, first = Skipped(), None
-    for each in found:
-        if isinstance(each, ReadError):
-            first = first or each
-            skipped.reject("recordings that cannot be read", each.path, each)
-    if first is not None and len(skipped.rejected) == len(found):
-        raise first
-    skipped.log()
-    is_good = [isinstance(each, SoundFacts) for each in found]
-    facts = [each for each in found if isinstance(each, SoundFacts)]
-    table = table.filter(pa.array(is_good))
+    table, facts = with_facts(table, rows, sound_facts, "recordings", num_threads, progress)
     duration = pa.array([one.duration for one in facts], pa.float64())
     if "duration" in table.column_names:
         duration = pc.coalesce(table["duration"].cast(pa.float64()), duration)
@@ -73,20 +58,6 @@ def with_sound_facts(
     ):
         table = schema.with_column(table, name, values)
     return table
-
-
-def _facts(rows: Iterable[Row], num_threads: int) -> Iterator[SoundFacts | ReadError]:
-    rows = iter(rows)
-    with ThreadPoolExecutor(num_threads) as pool:
-        while some := [row for _, row in zip(range(_AT_ONCE), rows, strict=False)]:
-            yield from pool.map(_facts_or_error, some)
-
-
-def _facts_or_error(row: Row) -> SoundFacts | ReadError:
-    try:
-        return sound_facts(row)
-    except ReadError as error:
-        return error
 
 
 # ---- Manifests -----------------------------------------------------------------------------------

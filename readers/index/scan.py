@@ -42,13 +42,18 @@ SUFFIXES = {
         *(".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc"),
         *(".w64", ".rf64", ".au", ".caf", ".sph"),
     ),
+    "video": (
+        *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".3gp", ".3g2", ".flv", ".mts"),
+        *(".mpg", ".mpeg", ".m2ts", ".ogv", ".wmv", ".asf"),
+    ),
 }
 """Suffixes of files to find in a folder, with their format, in lower case; any case matches."""
 _LISTS = (".parquet", ".arrow", ".csv", ".tar")
 """Suffixes of files that make many rows."""
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
-ALL_SUFFIXES = tuple(FORMATS)
+ALL_SUFFIXES = tuple(suffix for suffix, name in FORMATS.items() if name != "video")
+"""Suffixes of all formats but videos, which beside images are often previews of them."""
 
 
 def find_files(

@@ -39,15 +39,19 @@ from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.shown import as_html, as_text, rows_of
 from readers.index.sources import csv_table, path_table, scanned_table
 from readers.index.versions import with_versions
+from readers.index.videos import clip_rows, with_video_facts
 from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
 from readers.values import check_bool, check_integer, is_integer
+from readers.video.decoding import import_av
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
     from numpy.typing import ArrayLike, NDArray
+
+    from readers.contract import Row
 
 _ROWS_AT_A_TIME = 1024
 """Number of rows that an iteration converts to Python values together."""
@@ -435,19 +439,81 @@ class Index:
         ValueError, FileNotFoundError
             As of `scan` and `from_class_folders`.
         """
+        table, rows = cls._files(data, "audio", class_folders, num_threads, storage)
+        return cls(with_sound_facts(table, rows, num_threads, progress))
+
+    @classmethod
+    def scan_videos(
+        cls,
+        data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Index,
+        *,
+        class_folders: bool = False,
+        num_threads: int = 4,
+        progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Make an Index of videos, with their sizes, and where the packets of each are.
+
+        PyAV demuxes each file, which reads all of it, and decodes its first frame.
+
+        Parameters
+        ----------
+        data : path, iterable of paths, or Index
+            As for `scan`: a folder, a glob, files, URLs, tars; or an Index, to which the facts are
+            added.
+        class_folders : bool
+            Whether the subfolders of the folder are classes, as for `from_class_folders`.
+        num_threads : int
+            Files that are read concurrently.
+        progress : callable
+            Wraps the facts of the files to report progress, e.g. ``tqdm.tqdm``.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``frames`` (int64), ``fps`` (frames / duration, float64), ``height`` and ``width``
+            (pixels, as displayed, int32), ``duration`` (seconds, float64), ``codec`` (text), and
+            ``packets``, bytes by which `dali_pipelines.VideoReader` reads only what a clip needs.
+            Videos that cannot be read are left out; the log counts them and names the first.
+
+        Raises
+        ------
+        ImportError
+            If PyAV is not installed.
+        ReadError
+            If no video can be read.
+        ValueError, FileNotFoundError
+            As of `scan` and `from_class_folders`.
+
+        Examples
+        --------
+        ::
+
+            index = Index.scan_videos("clips", class_folders=True)
+        """
+        import_av()
+        table, rows = cls._files(data, "video", class_folders, num_threads, storage)
+        return cls(with_video_facts(table, rows, num_threads, progress))
+
+    @classmethod
+    def _files(
+        cls, data: Any, kind: str, class_folders: bool, num_threads: int, storage: Storage | None
+    ) -> tuple[pa.Table, Iterator[Row]]:
+        """Return the table and rows of an Index, or of files with the suffixes of a format."""
         check_integer("num_threads", num_threads, 1)
         check_bool("class_folders", class_folders)
         if isinstance(data, Index):
-            index = data
+            index: Index = data
         elif class_folders:
             if not isinstance(data, str | os.PathLike):
                 raise TypeError(f"class_folders needs one folder, got {data!r}")
-            index = cls.from_class_folders(data, suffixes=SUFFIXES["audio"])
+            index = cls.from_class_folders(data, suffixes=SUFFIXES[kind])
         else:
-            index = cls.scan(data, suffixes=SUFFIXES["audio"], storage=storage)
+            index = cls.scan(data, suffixes=SUFFIXES[kind], storage=storage)
         columns = index.columns().with_places(Places(storage or Storage()))
-        rows = map(columns.row, range(len(index)))
-        return cls(with_sound_facts(index.table, rows, num_threads, progress))
+        return index.table, map(columns.row, range(len(index)))
 
     @classmethod
     def from_manifest(
@@ -1350,6 +1416,32 @@ class Index:
             already has a column ``y`` or ``x``.
         """
         return type(self)(window_rows(self.table, crop, image, stride))
+
+    def each_clip(self, frames: int, *, stride: int = 1, every: int | str | None = None) -> Self:
+        """Return an Index with one row for each clip of each video, as of `scan_videos`.
+
+        Its column ``frame`` holds the first frame of each clip, counted from 0, and ``packets``
+        only those that the clip needs. A Loader reads these clips, with the same `frames` and
+        `stride`. The last clip of a video ends at its last frame, so it overlaps with the one
+        before if the grid does not fit.
+
+        Parameters
+        ----------
+        frames : int
+            Frames of a clip.
+        stride : int
+            Frames of the video from one frame of the clip to the next.
+        every : int or str, optional
+            From one clip to the next: a number of frames, or seconds as ``"2s"``; by default
+            ``frames * stride``, so that clips follow each other.
+
+        Raises
+        ------
+        ValueError
+            If the Index is not of videos, already has a column ``frame``, or has a video that is
+            shorter than a clip.
+        """
+        return type(self)(clip_rows(self.table, frames, stride, every))
 
     def moved(self, old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Self:
         """Return an Index of the same files after they were moved or copied to another folder.

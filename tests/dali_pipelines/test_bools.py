@@ -26,6 +26,7 @@ from dali_pipelines import (
     fits_pipeline,
     jpeg_pipeline,
     npy_pipeline,
+    video_pipeline,
 )
 from dali_pipelines.aia.calibration import CalibrationSettings
 from readers import Shard
@@ -53,6 +54,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "PhotonNoise": {"gain": 1.0},
     "PipelineConfig": {"batch_size": 2},
     "Schedule": {"num_rows": 5, "batch_size": 2, "shard": Shard()},
+    "VideoReader": {"frames": 4},
     "TimeBlocks": {"column": "t_obs", "block": 10.0},
     "TimeOrder": {"column": "t_obs"},
     "WeightedOrder": {"weights": [1.0]},
@@ -68,6 +70,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "head": {},
     "scan_arrays": {},
     "scan_audio": {},
+    "scan_videos": {},
+    "each_clip": {"frames": 4},
     "group": {"channels": ["a"], "by": "name"},
     "mixup": {},
     "split": {"fractions": {"train": 1.0}},
@@ -144,6 +148,7 @@ OF_LOADERS = [
     *settings_of(Loader, parameters_of(Loader), {"factory": npy_pipeline}),
     *settings_of(Loader, parameters_of(npy_pipeline), {"factory": npy_pipeline}),
     *settings_of(Loader, parameters_of(audio_pipeline), {"factory": audio_pipeline}),
+    *settings_of(Loader, parameters_of(video_pipeline), {"factory": video_pipeline}),
     *settings_of(Loader, parameters_of(jpeg_pipeline), {"factory": jpeg_pipeline}),
     *settings_of(Loader, parameters_of(fits_pipeline), {"factory": fits_pipeline}),
     *settings_of(Loader, PipelineSettings.__annotations__, {"factory": npy_pipeline}),

@@ -27,6 +27,7 @@ from dali_pipelines import (
     jpeg_pipeline,
     npy_pipeline,
     reader_pipeline,
+    video_pipeline,
 )
 from dali_pipelines.aia.calibration import CalibrationSettings
 from dali_pipelines.graph.decode import decode_array
@@ -35,6 +36,7 @@ from dali_pipelines.settings import LoaderSettings, SharedSettings
 
 FACTORIES = (
     *(fits_pipeline, jpeg_pipeline, npy_pipeline, aia_pipeline, chunked_pipeline, audio_pipeline),
+    video_pipeline,
 )
 NOWHERE = Index.from_paths(["/nowhere/0.jpg", "/nowhere/1.jpg"])
 
@@ -176,7 +178,7 @@ def test_help_lists_every_setting_with_its_default() -> None:
     assert {*LoaderSettings.__annotations__} - {*parameters} == {
         *("hdu", "planes", "num_planes", "hdus", "channels", "check_entropy", "file_dtype"),
         *("calibration", "preset", "variables"),
-        *("duration", "short", "rate", "speeds", "features"),
+        *("duration", "short", "rate", "speeds", "features", "frames", "stride"),
         *(CalibrationSettings.__annotations__.keys() - PipelineSettings.__annotations__.keys()),
     }
     fields = {field.name: field for field in dataclasses.fields(PipelineConfig)}

@@ -160,7 +160,7 @@ def start_method(job: Job) -> Finding:
 
 def vectors(job: Job) -> Finding:
     """Vector instructions for the decoder of RICE_1."""
-    if job.config.pipeline in ("audio", "jpeg") or job.on_gpu:
+    if job.config.pipeline in ("audio", "jpeg", "video") or job.on_gpu:
         return ok("vectors: not used, as no FITS image is decoded on the CPU")
     from dali_pipelines.kernels import vectors
 
@@ -171,8 +171,8 @@ def vectors(job: Job) -> Finding:
 
 def kernel_cache(job: Job) -> Finding:
     """Whether compiled kernels can be kept, and whether any are."""
-    if job.config.pipeline == "audio":
-        return ok("kernel cache: only augmentations of recordings use one")
+    if job.config.pipeline in ("audio", "video"):
+        return ok("kernel cache: only resizes and augmentations use one")
     if job.config.pipeline == "jpeg":
         from readers.jpeg.mcu.jit import JIT
     else:

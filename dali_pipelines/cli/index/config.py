@@ -27,7 +27,7 @@ _OF_IMAGES = (
     *("mcu_rows", "fits_tiles", "verify", "rejected", "cutouts", "group", "offsets"),
     *("num_shards", "shard_id", "join", "executor", "moved"),
 )
-"""Flags that exclude --audio."""
+"""Flags that exclude --audio and --video."""
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
@@ -121,6 +121,10 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         "channels, duration and format",
     )
     class_folders: bool = option(False, "each subfolder is a class: add label, class_name")
+    video: bool = option(
+        False,
+        "DATA are videos: add their frames, fps, size, duration, codec, and a table of packets",
+    )
     classes: str | None = option(
         None, "Index of the training files, whose labels --class_folders keeps", metavar="INDEX"
     )
@@ -230,6 +234,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         for name in changed:
             if name in _OF_IMAGES and self.audio:
                 raise ValueError(f"--{name} is not for recordings: leave it out, or --audio")
+            if (name in _OF_IMAGES or name == "audio") and self.video:
+                raise ValueError(f"--{name} is not for videos: leave it out, or --video")
             if name in ("container", "image") and is_table(self.data):
                 raise ValueError(f"--{name} is for containers, and {self.data} is a table")
             lists_rows = name == "rejected" and (self.cutouts or self.rules)

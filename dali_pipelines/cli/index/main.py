@@ -6,6 +6,7 @@
     dali-pipelines index aia.parquet -o /scratch/aia.parquet --moved /data/aia /scratch/aia
     dali-pipelines index s3://bucket/frames/ -o bucket.parquet --fits_tiles --anonymous
     dali-pipelines index speech/ --audio -o speech.parquet --where "duration >= 1"
+    dali-pipelines index clips/ --video --class_folders -o clips.parquet --split train=0.9,val=0.1
     dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 
     from dali_pipelines.cli.index.scan import Rejected
     from readers.index.fact_table import FactTable
+    from readers.index.table import Index
 
 _INHERIT = "; if it is in the header of HDU 0, add --inherit"
 LISTED = 20
@@ -89,6 +91,8 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     with executor_of(config.executor, executor) as workers:
         if config.audio:
             _index_recordings(config)
+        elif config.video:
+            _index_videos(config)
         elif output.is_table(config.data):
             _index_table(config, workers)
         else:
@@ -124,10 +128,26 @@ def _index_recordings(config: IndexConfig) -> None:
         index = Index.scan_audio(
             data, class_folders=config.class_folders, progress=bar, storage=config.storage
         )
+    _finish_durations(config, index, "recordings")
+
+
+def _index_videos(config: IndexConfig) -> None:
+    from dali_pipelines.cli.progress import Bar
+    from readers.index.table import Index
+
+    bar = functools.partial(Bar, unit="files")
+    with refusing(ImportError, OSError, TypeError, ValueError):
+        index = Index.scan_videos(
+            config.data, class_folders=config.class_folders, progress=bar, storage=config.storage
+        )
+    _finish_durations(config, index, "videos")
+
+
+def _finish_durations(config: IndexConfig, index: Index, kind: str) -> None:
     check_unread(index.table, *splitting.files(config))
     splitting.check(config, index.table.column_names)
     hours = sum(index["duration"].to_pylist()) / 3600
-    _finish(config, None, index.table, f"{len(index)} recordings of {hours:.3g} h found")
+    _finish(config, None, index.table, f"{len(index)} {kind} of {hours:.3g} h found")
 
 
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:

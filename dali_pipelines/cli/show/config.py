@@ -8,7 +8,12 @@ from typing import Any, ClassVar, get_args
 
 from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import flags_of, option
-from dali_pipelines.cli.pipeline_flags import PipelineFlags, calibration_settings, image_settings
+from dali_pipelines.cli.pipeline_flags import (
+    ClipFlags,
+    PipelineFlags,
+    calibration_settings,
+    image_settings,
+)
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.shared_flags import FileFlags
 from dali_pipelines.cli.show.pictures import Display
@@ -21,7 +26,7 @@ _OF_RUN = {"data": "files", "size": "registered_size"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, PipelineFlags):
+class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
     """Flags of ``show``."""
 
     COMMON: ClassVar[str] = (
@@ -31,7 +36,7 @@ class ShowConfig(FileFlags, PipelineFlags):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sheet": "output count draws columns size captions display same_range each_augment "
         "before_after",
-        "images": "pipeline hdu",
+        "images": "pipeline hdu frames stride",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "geometry and augmentation": "mode seed crop window outside missing flip "
@@ -42,6 +47,9 @@ class ShowConfig(FileFlags, PipelineFlags):
         "exposure psf",
     }
 
+    pipeline: str = option(
+        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "video")
+    )
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
     before_after: bool = option(False, "aia: show one file after each step of its calibration")
     each_augment: bool = option(
@@ -82,6 +90,8 @@ class ShowConfig(FileFlags, PipelineFlags):
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
         super().__post_init__()
+        if (given := self.clip_settings()) and self.pipeline != "video":
+            raise ValueError(f"--{next(iter(given))} is for --pipeline=video, got {self.pipeline}")
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
         if self.captions and self.before_after:
@@ -100,7 +110,7 @@ class ShowConfig(FileFlags, PipelineFlags):
             self.calibration is not None and self.calibration.stretch != Stretch()
         ):
             return "linear"
-        return None if self.pipeline == "jpeg" else "asinh"
+        return None if self.pipeline in ("jpeg", "video") else "asinh"
 
 
 def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from dali_pipelines.cli.show.pictures import (
 )
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.single_rows import Rejections, single_rows
+from dali_pipelines.factories import clip_of
 from dali_pipelines.loading.settings import window_settings
 from readers.header_scan import file_facts
 from readers.index.schema import check_column
@@ -46,7 +47,7 @@ def delivered_pictures(
         check_column(index.table, name)
     if calibration is not None:
         settings["calibration"] = calibration
-    settings |= window_settings(index, settings)
+    settings |= window_settings(index, settings) | config.clip_settings()
     if config.pipeline == "fits":
         settings["hdu"] = config.hdu
         if settings.get("window") == "row":  # for the position on the sky
@@ -71,17 +72,19 @@ def _pictures(
             row = columns.row(number)
             files: list[Row | None] = [row.part(part) for part in parts] or [row]
             refusal = rejections.reason(loader, number)
+            if config.pipeline == "video":  # each frame is a picture
+                files *= clip_of(index, config.frames, config.stride).frames
             for place, file in enumerate(files):
                 if file is None:
                     yield missing_picture(parts[place])
                 elif refusal is not None:
                     bad = _bad_part(refusal, parts)
-                    is_bad = bad is None or bad == parts[place]
+                    is_bad = (parts or place == 0) and bad in (None, *parts[place : place + 1])
                     yield rejected_picture(file, refusal) if is_bad else left_out_picture(file)
                 else:
                     file = _at_hdu(file, config.hdu)
                     image = batch["image"][0]
-                    if parts:
+                    if image.ndim > 3 or parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Overlay.of(batch, config.labels, index.classes)
                     time = parts[place : place + 1] if index.offsets else ()
@@ -89,7 +92,9 @@ def _pictures(
                     lines += _captions(index.table, config.captions or (), number)
                     if "matrix" in batch and settings.get("window") == "row":
                         lines.append(_sky_position(file, batch["matrix"][0], image.shape))
-                    has_header = config.pipeline != "chunked"
+                    has_header = config.pipeline not in ("chunked", "video")
+                    if config.pipeline == "video":
+                        lines.insert(0, f"{float(batch['time'][0, place]):.3f} s")
                     if not has_header and file.plane is not None:
                         lines.insert(0, f"position {file.plane}")
                     yield sketched(file, image, config.size, targets, lines, has_header=has_header)

@@ -4,6 +4,7 @@
     dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10.txt
     dali-pipelines show archive/ -o crop.png --pipeline aia --registered_size 512 --crop 128
     dali-pipelines show photos/ -o draws.png --pipeline jpeg --crop 224 --window random --draws 6
+    dali-pipelines show clips.parquet -o clips.png --pipeline video --frames 8 --stride 4 --count 5
     dali-pipelines show archive/ -o sheet.png --config configs/aia_full_disk.toml
     dali-pipelines show photo.jpg -o each.png --pipeline jpeg --augment "Erase()" --each_augment
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
@@ -15,8 +16,8 @@ Magnetograms are linear, with equal limits on both sides of 0. The range under a
 all its pixels. Pixels without a value are grey. Masks are laid over the images in colours, and
 boxes are outlined, with the names of their classes. For a file that cannot be read, the reason
 takes the place of the image. A sample of several files has a picture for each, in the order of the
-channels; a sequence is a row of its frames. With --window row, FITS images show the sky position of
-their middle.
+channels; a sequence or a clip is a row of its frames. With --window row, FITS images show the sky
+position of their middle.
 
 Flags of `run` mean the same here, except --size: here it is the width and height of a picture on
 the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with closing(made):
             cells.extend(Bar(made, unit="pictures"))
         pictures = drawn(cells, config.display_of_pixels, same_range=config.same_range)
-        several = len(index.frames.parts) * config.draws if index.parts else 0
+        several = _pictures_of_row(index, config) * config.draws
         beside = config.draws if config.draws > 1 else COLUMNS
         rows = _rows(pictures, config.columns or several or beside)
         heading = _heading(config, calibration, index, len(found))
@@ -111,6 +112,15 @@ def _spread(index: Index, count: int) -> Index:
     from dali_pipelines.spread_rows import spread_rows
 
     return index.select([0] if count == 1 else spread_rows(len(index), count, seed=0))
+
+
+def _pictures_of_row(index: Index, config: ShowConfig) -> int:
+    """Return how many pictures a sample of several files or frames has; 0 for one image."""
+    if config.pipeline == "video":
+        from dali_pipelines.factories import clip_of
+
+        return clip_of(index, config.frames, config.stride).frames
+    return len(index.frames.parts) if index.parts else 0
 
 
 def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:

@@ -19,11 +19,11 @@ class ImageKind(NamedTuple):
     dtype: str
     """Element type: float32 or uint8."""
     channels: int
-    """Channels of each file; three are treated as red, green and blue."""
+    """Channels of all files together; three of a file are red, green and blue."""
     largest: float | None
     """Largest possible value, see `dali_pipelines.graph.decode.Decoded`."""
     files: int = 1
-    """Files of a sample, each with `channels` channels."""
+    """Files of a sample, or frames of a clip; all of them together have `channels` channels."""
 
 
 def own_operators(

@@ -1,0 +1,109 @@
+"""Videos in an Index: facts and packets of each file, and rows for their clips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index import schema
+from readers.index.file_facts import with_facts
+from readers.values import check_integer, is_integer
+from readers.video.packets import FRAME, NOTE, Clip, Packets, unpacked
+from readers.video.reader import video_packets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.contract import Row
+
+_SECONDS = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?s")
+"""Seconds as text."""
+
+
+def with_video_facts(
+    table: pa.Table,
+    rows: Iterable[Row],
+    num_threads: int,
+    progress: Callable[[Iterable[Any]], Iterable[Any]],
+) -> pa.Table:
+    """Return a table with the facts of `readers.index.table.Index.scan_videos`.
+
+    Rows that cannot be read are left out, which the log counts. ReadError if none can be read.
+    """
+    import pyarrow as pa
+
+    table, found = with_facts(table, rows, video_packets, "videos", num_threads, progress)
+    streams = [one.stream for one in found]
+    rates = (one.frames / one.duration if one.duration > 0 else None for one in streams)
+    for name, values in (
+        ("frames", pa.array([one.frames for one in streams], pa.int64())),
+        ("fps", pa.array(rates, pa.float64())),
+        ("height", pa.array([one.size[0] for one in streams], pa.int32())),
+        ("width", pa.array([one.size[1] for one in streams], pa.int32())),
+        ("duration", pa.array([one.duration for one in streams], pa.float64())),
+        ("codec", pa.array([one.codec for one in streams])),
+        (NOTE, pa.array([one.note() for one in found], pa.large_binary())),
+    ):
+        table = schema.with_column(table, name, values)
+    return table
+
+
+def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None) -> pa.Table:
+    """Return a row for each clip of each row, see `readers.index.table.Index.each_clip`."""
+    import pyarrow as pa
+
+    check_integer("frames", frames, 1)
+    check_integer("stride", stride, 1)
+    clip = Clip(int(frames), int(stride))
+    step = _step(clip.frames * clip.stride if every is None else every)
+    if NOTE not in table.column_names:
+        raise ValueError(
+            f"each_clip needs an Index of videos with a column {NOTE!r}: make it by "
+            "Index.scan_videos"
+        )
+    if FRAME in table.column_names:
+        raise ValueError(f"the Index already has a column {FRAME!r}: rename or drop it")
+    rows: list[int] = []
+    starts: list[int] = []
+    notes: list[bytes] = []
+    for row, note in enumerate(table[NOTE]):
+        packets = unpacked(note.as_py() or b"")
+        span = (clip.frames - 1) * clip.stride + 1
+        if (total := packets.stream.frames) < span:
+            raise ValueError(
+                f"{table['path'][row].as_py()} (row {row}): it has {total} frames, and a clip of "
+                f"{frames} frames with stride {stride} needs {span}: leave such videos out, as by "
+                f"index.where('frames >= {span}')"
+            )
+        firsts = _firsts(packets, total - span, step)
+        rows += [row] * len(firsts)
+        starts += firsts
+        notes += [packets.of_clip(first, clip).note() for first in firsts]
+    chosen = table.take(pa.array(rows, pa.int64()))
+    chosen = schema.with_column(chosen, NOTE, pa.array(notes, pa.large_binary()))
+    return chosen.append_column(FRAME, pa.array(starts, pa.int64()))
+
+
+def _step(every: Any) -> int | float:
+    """Return the frames between clips, or as a float the seconds; ValueError if it is neither."""
+    if is_integer(every, 1):
+        return int(every)
+    if isinstance(every, str) and (found := _SECONDS.fullmatch(every)) and float(found[1]) > 0:
+        return float(found[1])
+    raise ValueError(f"every must be frames, such as 16, or seconds, such as '2s', got {every!r}")
+
+
+def _firsts(packets: Packets, last: int, step: int | float) -> list[int]:
+    """Return the first frames of clips, of which `last` is the last possible one."""
+    if isinstance(step, int):
+        starts = range(0, last + 1, step)
+        return [*starts] if starts[-1] == last else [*starts, last]
+    times: NDArray[np.float64] = packets.all_times()[: last + 1]
+    # Times are rounded to the ticks of the stream: a frame may come a little early.
+    wanted = np.arange(0, times[-1] + step / 1e3, step)
+    found = np.searchsorted(times, wanted - step / 1e3)
+    return np.unique(np.append(found[found <= last], last)).tolist()

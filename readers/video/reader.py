@@ -1,0 +1,234 @@
+"""Reader of clips of videos."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.buffers import buffer
+from readers.contract import Peek, Row, Sample, SampleSpec, Short
+from readers.errors import ReadError, reason_of
+from readers.places.contract import Place
+from readers.values import check_integer
+from readers.video.decoding import decoded
+from readers.video.packets import FRAME, NOTE, Packets, unpacked
+from readers.video.scan import scan_video
+from readers.window import Window, offset
+
+COLOURS = 3
+"""Channels of a frame: red, green and blue."""
+
+
+class _Frames(NamedTuple):
+    """Frames of a clip in a video."""
+
+    first: int
+    numbers: list[int]
+    """Number of each frame; the last one is repeated where the video ends too early."""
+    length: int
+    """Frames that the video has."""
+
+
+@dataclass(frozen=True)
+class VideoReader:
+    """Reader of clips of videos, as images whose channels are the colours of frame after frame.
+
+    A row is a video, and with a column ``frame`` of the Index a clip of it. Only the packets from
+    the key frame before the clip to its last frame are read and decoded, by PyAV, if the Index
+    notes them, see `Index.scan_videos`; otherwise the whole file is read to find them.
+
+    Frames are numbered from 0 on in the order in which they are shown, by their timestamps and not
+    by the frame rate. Frames that an edit list leaves out do not count, nor those before the first
+    key frame.
+
+    Parameters
+    ----------
+    frames : int
+        Frames of a clip.
+    stride : int
+        Frames of the video from one frame of the clip to the next.
+    short : {"reject", "pad"}
+        Treatment of videos that are shorter than a clip: their last frame is repeated with ``pad``.
+
+    Raises
+    ------
+    ValueError
+        If an argument has an invalid value.
+    """
+
+    frames: int
+    stride: int = 1
+    short: Short = "reject"
+
+    regions: ClassVar[bool] = True
+    """It reads the pixels of `Window.within`."""
+    uses_draws: ClassVar[bool] = True
+    """It draws the first frame of a clip; in mode ``eval`` clips are in the middle."""
+    notes: ClassVar[tuple[str, ...]] = (NOTE, FRAME)
+    """Columns of the Index that are used if present."""
+
+    def __post_init__(self) -> None:
+        check_integer("frames", self.frames, 1)
+        check_integer("stride", self.stride, 1)
+        if self.short not in ("reject", "pad"):
+            raise ValueError(f"short must be 'reject' or 'pad', got {self.short!r}")
+
+    @property
+    def channels(self) -> int:
+        """Three for each frame."""
+        return COLOURS * self.frames
+
+    @property
+    def specs(self) -> tuple[SampleSpec, ...]:
+        """Specs of the arrays.
+
+        ``image``: red, green and blue of the first frame, then of the second, and so on.
+        ``frame``: number of the first frame. ``time``: seconds of each frame from the first one of
+        the video. ``length``: frames of the clip that the video has.
+        """
+        return (
+            SampleSpec(name="image", dtype="uint8", ndim=3, layout="HWC"),
+            SampleSpec(name="frame", dtype="int64", shape=()),
+            SampleSpec(name="time", dtype="float64", shape=(self.frames,), unit="s"),
+            SampleSpec(name="length", dtype="int32", shape=()),
+        )
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read and decode the frames of the clip."""
+        try:
+            with row.place as place:
+                packets = packets_of(row, place)
+                clip = self._clip(row, packets)
+                size = packets.stream.size
+                y, x, (height, width) = 0, 0, size
+                if window is not None:
+                    window = window.within(*size)
+                    y, x = window.place(*size)
+                    height, width = window.height, window.width
+                shape = height, width, self.frames, COLOURS
+                image = buffer(math.prod(shape)).reshape(shape)
+                turn = packets.stream.orientation.apply
+                numbers = list(dict.fromkeys(clip.numbers))
+                for number, frame in decoded(place, packets, numbers):
+                    part = turn(frame)[y : y + height, x : x + width]
+                    first = clip.numbers.index(number)
+                    for at in range(first, first + clip.numbers.count(number)):
+                        for colour in range(COLOURS):  # in this order NumPy copies fastest
+                            image[:, :, at, colour] = part[:, :, colour]
+            start, stop = packets.needed(numbers)
+            nbytes = int(packets.nbytes[start:stop].sum())
+            nbytes += 0 if row.notes.get(NOTE) else packets.stream.file_bytes
+        except Exception as error:
+            raise _read_error(row, error) from error
+        arrays: dict[str, NDArray[Any]] = {
+            "image": image.reshape(height, width, -1),
+            "frame": np.array(clip.first, np.int64),
+            "time": packets.times(clip.numbers),
+            "length": np.array(clip.length, np.int32),
+        }
+        return Sample(arrays, nbytes, size)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Return the size that the Index has noted, or demux the file."""
+        try:
+            with row.place as place:
+                packets = packets_of(row, place)
+            self._clip(row, packets)
+            size = packets.stream.size
+            needed = window and window.within(*size)
+        except Exception as error:
+            raise _read_error(row, error) from error
+        height, width = (needed.height, needed.width) if needed else size
+        nbytes = height * width * self.channels
+        return Peek(height=size[0], width=size[1], nbytes=nbytes, modules=("av",))
+
+    def verify(self, row: Row) -> None:
+        """Decode the whole video, or all frames whose packets the row notes."""
+        try:
+            with row.place as place:
+                packets = packets_of(row, place)
+                clip = self._clip(row, packets)
+                frames: Sequence[int] = range(packets.stream.frames)
+                for _ in decoded(place, packets, clip.numbers if packets.stream.clip else frames):
+                    pass
+        except Exception as error:
+            raise _read_error(row, error) from error
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Return black frames."""
+        arrays: dict[str, NDArray[Any]] = {
+            "image": np.zeros((height, width, self.channels), np.uint8),
+            "frame": np.array(0, np.int64),
+            "time": np.zeros(self.frames),
+            "length": np.array(0, np.int32),
+        }
+        return Sample(arrays)
+
+    def _clip(self, row: Row, packets: Packets) -> _Frames:
+        """Return the frames of a row; ValueError if the video lacks them."""
+        noted = packets.stream.clip
+        if noted is not None and noted != (self.frames, self.stride):
+            raise ValueError(
+                f"the row is a clip of {noted.frames} frames with stride {noted.stride}, expected "
+                f"{self.frames} with stride {self.stride}: set frames={noted.frames} and "
+                f"stride={noted.stride}, or make the rows again by each_clip"
+            )
+        total = packets.stream.frames
+        span = (self.frames - 1) * self.stride + 1
+        first = float(row.notes.get(FRAME, math.nan))
+        if not math.isnan(first):
+            start = int(first)
+            if not 0 <= start < total or start != first:
+                raise ValueError(
+                    f"column {FRAME!r} says {first:g}, but the video has {total} frames: correct "
+                    "the column, or leave the row out"
+                )
+        else:
+            drawn = None if row.draws is None else float(row.draws.fractions(1)[0])
+            start = offset(max(0, total - span), drawn)
+        length = min(self.frames, (total - 1 - start) // self.stride + 1)
+        if length < self.frames and self.short == "reject":
+            behind = "" if math.isnan(first) else f", {total - start} of them from frame {start} on"
+            raise ValueError(
+                f"the video has {total} frames{behind}, and a clip of {self.frames} frames with "
+                f"stride {self.stride} needs {span}: set short='pad', or leave such videos out of "
+                "the Index"
+            )
+        last = start + (length - 1) * self.stride
+        numbers = [min(last, start + at * self.stride) for at in range(self.frames)]
+        return _Frames(start, numbers, length)
+
+
+def packets_of(row: Row, place: Place) -> Packets:
+    """Return the packets of a row as its Index notes them, or of its open place.
+
+    ValueError if the file is not the one that was indexed, or no video.
+    """
+    note = row.notes.get(NOTE)
+    if not note:
+        return scan_video(place)
+    packets = unpacked(note)
+    if place.nbytes != packets.stream.file_bytes:
+        raise ValueError(
+            f"the file has {place.nbytes} bytes, it had {packets.stream.file_bytes} when it was "
+            "indexed: index it again"
+        )
+    return packets
+
+
+def video_packets(row: Row) -> Packets:
+    """Return the packets of the video of a row by demuxing it; ReadError if it cannot be read."""
+    try:
+        with row.place as place:
+            return scan_video(place)
+    except Exception as error:
+        raise _read_error(row, error) from error
+
+
+def _read_error(row: Row, error: Exception) -> ReadError:
+    return ReadError(row.name, reason_of(error, row.path), row=row.number)

@@ -1,0 +1,230 @@
+"""Stream and packets of a video, by demuxing alone and decoding its first frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.messages import pipeline_hint, printable
+from readers.places.contract import Place
+from readers.places.file_object import file_object
+from readers.video.decoding import import_av
+from readers.video.packets import HIDDEN, Orientation, Packets, Stream
+
+_BUFFER_BYTES = 256 << 10
+"""Bytes that are read at a time."""
+_HEADER_BYTES = 64
+"""Most bytes of a container between the noted position of a packet and its content."""
+_MOST_UNDECODED = 64
+"""Packets after which a frame must have come."""
+_VP8_SHOWN = 0x10
+"""Flag in the first byte of a packet of VP8."""
+_BEGINS = 12
+"""Bytes that tell formats apart."""
+_ENCRYPTED = ("encv", "drmi")
+"""Tags of streams of MP4 that are encrypted."""
+
+
+def scan_video(place: Place) -> Packets:
+    """Return the stream and packets of the video in an open place.
+
+    Raises
+    ------
+    ImportError
+        If PyAV is missing.
+    ValueError
+        If it is no video that can be read by packets.
+    """
+    av = import_av()
+    if not place.nbytes:
+        raise ValueError("the file is empty")
+    with file_object(place, buffer=_BUFFER_BYTES) as (file, _):
+        try:
+            container = av.open(file, metadata_errors="replace")
+        except (av.error.FFmpegError, ValueError) as error:
+            begin = place.read(0, _BEGINS)
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ValueError(
+                f"FFmpeg cannot open it as a video ({printable(reason)}); it begins with "
+                f"{begin!r}{pipeline_hint(begin, 'video')}"
+            ) from None
+        with container:
+            try:
+                return _scanned(av, place, container)
+            except av.error.FFmpegError as error:
+                raise ValueError(f"FFmpeg: {error.strerror}: it is damaged or cut off") from error
+
+
+def _scanned(av: Any, place: Place, container: Any) -> Packets:
+    stream = _video_stream(container)
+    context, frame = stream.codec_context, None
+    starts: list[int] = []
+    nbytes: list[int] = []
+    ticks: list[int] = []
+    is_key: list[bool] = []
+    is_shown: list[bool] = []
+    sampled: dict[int, bytes] = {}
+    last = None
+    for packet in container.demux(stream):
+        if not packet.size:
+            continue
+        _check_packet(packet)
+        number = len(starts)
+        if frame is None:
+            frame = _first_frame(av, packet, number)
+        if not number & number - 1 or not number & 0xFF:
+            sampled[number] = bytes(packet)
+        starts.append(packet.pos)
+        nbytes.append(packet.size)
+        ticks.append(packet.dts if packet.pts is None else packet.pts)
+        is_key.append(packet.is_keyframe)
+        is_shown.append(not packet.is_discard and _shows(context.name, packet))
+        if packet.pts is None and (packet.dts is None or context.reorder_depth):
+            raise ValueError(
+                f"its packet {number} does not say when it is shown: convert the video, as by "
+                "ffmpeg -i FILE FILE.mp4"
+            )
+        last = packet
+    if last is None:
+        raise ValueError("its video stream has no frames")
+    sampled[len(starts) - 1] = bytes(last)
+    if context.reorder_depth and container.format.name == "avi" and context.name != "mpeg4":
+        raise ValueError(
+            "AVI does not say in which order its frames are shown, and some refer to later ones: "
+            "convert the video, as by ffmpeg -i FILE FILE.mp4"
+        )
+    if "mp4" in container.format.name and len(stream.index_entries) > len(starts):
+        raise ValueError(
+            f"it has {len(starts)} of {len(stream.index_entries)} packets: it is cut off"
+        )
+    for one in context.decode(None) if frame is None else ():
+        frame = frame or one
+    if frame is None:
+        raise ValueError("its first packets show no frame: it is damaged, or encrypted")
+    times, offset = np.array(ticks, np.int64), _offset(place, starts, sampled)
+    numbers = _numbers(times, np.array(is_key), np.array(is_shown))
+    if not (frames := int(numbers.max()) + 1):
+        raise ValueError("no frame is shown: it has no key frame, or an empty edit list")
+    shown = times[numbers != HIDDEN]
+    end = shown.max() + (last.duration or np.ptp(shown) // max(1, frames - 1))
+    base = stream.time_base
+    described = Stream(
+        decoder=context.name,
+        codec=context.codec.canonical_name,
+        tag=_text(context.codec_tag),
+        extradata=bytes(context.extradata or b""),
+        pix_fmt=context.pix_fmt or "",
+        height=frame.height,
+        width=frame.width,
+        orientation=_orientation(frame),
+        time_base=(base.numerator, base.denominator),
+        frames=frames,
+        begins=int(shown.min()),
+        duration=float((end - shown.min()) * base),
+        file_bytes=place.nbytes,
+    )
+    positions = np.array(starts, np.int64) + offset
+    lengths = np.array(nbytes, np.int64)
+    return Packets(described, positions, lengths, times, numbers, np.array(is_key))
+
+
+def _video_stream(container: Any) -> Any:
+    """Return the video stream that FFmpeg finds best; ValueError if there is none."""
+    stream = container.streams.best("video")
+    if stream is None or "attached_pic" in str(stream.disposition):
+        kinds = sorted({one.type for one in container.streams if one is not stream})
+        held = f", it has {' and '.join(kinds)}" if kinds else ""
+        raise ValueError(f"it has no video stream{held}")
+    tag = _text(stream.codec_context and stream.codec_context.codec_tag)
+    if tag in _ENCRYPTED:
+        raise ValueError("its video stream is encrypted (DRM): only its owner can decrypt it")
+    if stream.codec_context is None:
+        raise ValueError("FFmpeg has no decoder for its video stream; it may be encrypted (DRM)")
+    return stream
+
+
+def _text(tag: Any) -> str:
+    return str(tag or "").strip("\0")
+
+
+def _check_packet(packet: Any) -> None:
+    if packet.has_sidedata("encryption_info"):
+        raise ValueError("its video stream is encrypted (DRM): only its owner can decrypt it")
+    if packet.is_corrupt:
+        raise ValueError("a packet ends too early: the file is cut off")
+    if packet.pos is None or packet.pos < 0:
+        raise ValueError(_in_pieces("its packets have no positions"))
+
+
+def _in_pieces(what: str) -> str:
+    return (
+        f"{what} in the file, as in MPEG-TS, MPEG-PS and OGG: copy the stream to another container,"
+        " as by ffmpeg -i FILE -c copy FILE.mkv"
+    )
+
+
+def _first_frame(av: Any, packet: Any, number: int) -> Any:
+    """Return the first frame that the packets up to this one give, if any."""
+    try:
+        frames = packet.decode()
+    except av.error.FFmpegError as error:
+        if number < _MOST_UNDECODED:
+            return None
+        raise ValueError(
+            f"its first packets cannot be decoded ({error.strerror}): it is damaged, or encrypted"
+        ) from error
+    return next(iter(frames), None)
+
+
+def _shows(decoder: str, packet: Any) -> bool:
+    """Return whether a packet shows a frame: VP8 has packets that others only refer to."""
+    return decoder != "vp8" or bool(memoryview(packet)[0] & _VP8_SHOWN)
+
+
+def _offset(place: Place, starts: list[int], sampled: Mapping[int, bytes]) -> int:
+    """Return where packets begin after their noted positions; ValueError if they are in pieces."""
+    held = {
+        at: bytearray(min(len(content) + _HEADER_BYTES, place.nbytes - starts[at]))
+        for at, content in sampled.items()
+    }
+    place.read_many([(starts[at], memoryview(found)) for at, found in held.items()])
+    offsets = {found.find(sampled[at]) for at, found in held.items()}
+    if len(offsets) > 1 or -1 in offsets:
+        raise ValueError(_in_pieces("its packets are not in one piece"))
+    return offsets.pop()
+
+
+def _numbers(
+    ticks: NDArray[np.int64], is_key: NDArray[np.bool_], is_shown: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Return the number of the frame that each packet shows, in the order of their times.
+
+    Frames that are decoded or shown before the first key frame cannot be decoded.
+    """
+    numbers = np.full(len(ticks), HIDDEN, np.int64)
+    keys = np.flatnonzero(is_key)
+    if not len(keys):
+        return numbers
+    is_shown = is_shown & (ticks >= ticks[keys[0]])
+    is_shown[: keys[0]] = False
+    shown = np.flatnonzero(is_shown)
+    numbers[shown[np.argsort(ticks[shown], kind="stable")]] = np.arange(len(shown))
+    return numbers
+
+
+def _orientation(frame: Any) -> Orientation:
+    """Return the orientation by the display matrix of the first frame, if it has one."""
+    from av.sidedata.sidedata import Type
+
+    if (found := frame.side_data.get(Type.DISPLAYMATRIX)) is None:
+        return Orientation()
+    a, b, _, c, d = np.frombuffer(bytes(found), np.int32)[:5].tolist()
+    if (b == c == 0 and a and d) or (a == d == 0 and b and c):
+        return Orientation(a == 0, (d or b) < 0, (a or c) < 0)
+    raise ValueError(
+        "its display matrix turns frames by other angles than multiples of 90 degrees: convert the "
+        "video, as by ffmpeg -i FILE FILE.mp4"
+    )
