@@ -77,10 +77,7 @@ def test_the_wheel_holds_two_packages(tmp_path: Path) -> None:
 
 def test_commands_stay_light_at_the_top() -> None:
     """Reader processes import the script again, so it may load nothing heavy by itself."""
-    program = f"import sys; sys.path[:0] = [{str(SCRIPTS)!r}]\n"
-    program += "".join(
-        f"import {path.stem}\n" for path in SCRIPTS.glob("*.py") if path.stem != "train"
-    )
+    program = f"import sys; sys.path[:0] = [{str(SCRIPTS)!r}]\nimport run\n"
     program += "".join(f"import dali_pipelines.cli.{name}.main\n" for name in COMMANDS)
     program += (
         "print({'torch', 'nvidia', 'numba', 'tqdm', 'matplotlib', 'duckdb'} & {*sys.modules})"

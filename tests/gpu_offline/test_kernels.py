@@ -52,7 +52,7 @@ def test_the_code_of_each_kernel_is_kept_by_the_hash_of_all_sources() -> None:
 
 
 def test_the_published_table_is_of_these_kernels() -> None:
-    """After a change: ``python scripts/bench.py --suite kernels --out FOLDER``, and copy it there.
+    """After a change: ``dali-pipelines bench --suite kernels --out FOLDER``, and copy it there.
 
     Registers are not compared, as another ptxas may give others.
     """

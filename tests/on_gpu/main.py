@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not gpus:
             raise CommandError(
                 f"PyTorch {facts['versions']['torch']} sees no GPU, so nothing was run: "
-                "scripts/doctor.py --device=gpu says why"
+                "python -m dali_pipelines doctor --device=gpu says why"
             )
         tables = Path(folder) / "benchmarks"
         tables.mkdir()
