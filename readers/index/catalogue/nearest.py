@@ -42,7 +42,7 @@ def with_nearest(
     if twice := sorted({*kept.column_names} & {*table.column_names, "hdu", "plane"}):
         raise ValueError(
             f"the Index already has columns {', '.join(twice)}, or would locate images by them: "
-            f"leave them out, or set columns={'name in the table': 'new name'}"
+            "leave them out, or set columns={'name in the table': 'new name'}"
         )
     times, timed = times_of(table, time)
     others, exist = objects.times(object_time)

@@ -69,9 +69,9 @@ def running_weights(table: pa.Table, name: str) -> RunningWeights:
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(
-            f"weights must be finite numbers from 0 on, and column {name!r} has "
-            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}), and "
-            f"{int(bad.sum())} such rows in all"
+            f"weights must be finite numbers from 0 on, but column {name!r} has "
+            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}); "
+            f"rows with invalid weights: {int(bad.sum())}"
         )
     if not weights.any():
         raise ValueError(f"weights: column {name!r} is 0 in all {len(weights)} rows")

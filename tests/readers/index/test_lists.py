@@ -103,7 +103,7 @@ def test_a_null_may_hide_values() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([[[1, 2, 3, 4]], [[1, 2, 3]]], "equally many.*got 3, 4"),
+        ([[[1, 2, 3, 4]], [[1, 2, 3]]], "equal numbers.*got 3, 4"),
         ([[[1, 2, 3, 4], None], []], "nulls inside its lists"),
         ([[[1, 2, None, 4]], []], "nulls inside its lists"),
         ([["a"], []], "lists of numbers, got list<"),
@@ -151,7 +151,7 @@ def test_rows_without_boxes_may_be_empty_lists(empty: Any) -> None:
         np.testing.assert_array_equal(found.get("boxes", row), expected)
         assert found.get("boxes", row).dtype == np.float32
     for other in ([1.0], None, np.array(3.0), np.ones(4)):
-        with pytest.raises(ValueError, match="column 'boxes' cannot hold"):
+        with pytest.raises(ValueError, match="column 'boxes'"):
             index.with_column("boxes", [boxes, other, boxes])
 
 

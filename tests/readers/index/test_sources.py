@@ -108,7 +108,7 @@ def test_index_file_and_catalogue(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("nowhere", "nowhere: no such folder or file; give .*csv"),
+        ("nowhere", "nowhere: no such folder or file.*csv"),
         ("nowhere.parquet", "nowhere.parquet: no such folder or file"),
         ("n{10..11}.fits", "n10.fits: no such folder or file"),
         ("nowhere/*.fits", "no file matches this pattern"),

@@ -280,7 +280,7 @@ def test_wrong_members(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'a\.jpg', at 512 and 2560"):
         rows(path)
     pack(path, [("a.cls", b"1")])
-    with pytest.raises(ValueError, match="1 tar files hold no image"):
+    with pytest.raises(ValueError, match=r"1 tar files .*no image"):
         rows(path)
     pack(path, [("a.jpg", b"1"), ("b.jpg", b"2")])
     with pytest.raises(ValueError, match=r"2 samples .*jpeg_pipeline.*first: a; .*\.fits$"):

@@ -108,14 +108,14 @@ class TestGroup:
             index_of(rows).group([1, 2], missing="keep")
         untimed, same = caplog.messages
         assert re.match("1 of 6 rows .*no 't_obs'.*/5_2$", untimed)
-        assert re.match("3 of 6 rows .*'t_obs' of another.*/2_1$", same)
+        assert re.match("3 of 6 rows .*'t_obs' as another.*/2_1$", same)
 
     def test_rows_of_the_same_date_are_counted(self, caplog: pytest.LogCaptureFixture) -> None:
         days = pa.array(["2015-01-01"] * 3 + ["2015-01-02"]).cast(pa.date32())
         with caplog.at_level(logging.WARNING):
             assert len(index_of([(1, 0)] * 4, day=days).group([1], time="day")) == 2
         [message] = caplog.messages
-        assert re.match("2 of 4 rows .*'day' of another", message)
+        assert re.match("2 of 4 rows .*'day' as another", message)
 
     @pytest.mark.parametrize(
         ("arguments", "count"),
@@ -210,7 +210,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"channels": "171"}, ValueError, "channels.*'171'"),
     ({"channels": 171}, ValueError, "channels.*171"),
     ({"channels": []}, ValueError, "channels.*at least one"),
-    ({"channels": [171, "171"]}, ValueError, "channels.*once.*171"),
+    ({"channels": [171, "171"]}, ValueError, "channels.*differ.*171"),
     ({"channels": [171, 94]}, ValueError, r"'wavelnth' has no 94, it has 171 \(3 rows\), "),
     ({"channels": [171, "x"]}, ValueError, r"'wavelnth' has no 'x', it has 171 \(3 rows\), "),
     ({"channels": [171, 17.5]}, ValueError, "has no 17.5"),

@@ -274,7 +274,8 @@ class TestTimeOrder:
         with caplog.at_level("INFO"):
             parts = days(order).split(SHARES, by=TimeOrder("t_obs", "2 d"))
         assert [len(part) for part in parts.values()] == [158, 18, 20]
-        assert caplog.messages == ["4 of 200 rows lie in gaps, and are in no part"]
+        [message] = caplog.messages
+        assert re.match("4 of 200 rows .*gaps", message)
 
     def test_a_gap_that_is_longer_than_a_part(self) -> None:
         with pytest.raises(ValueError, match=r"'val' would get none.*shorter gap"):
@@ -393,7 +394,8 @@ class TestTimeBlocks:
         with caplog.at_level("INFO"):
             parts = given.split(SHARES, by=TimeBlocks("t_obs", "10 d", "2 d"))
         left = len(given) - sum(map(len, parts.values()))
-        assert caplog.messages == [f"{left} of 600 rows lie in gaps, and are in no part"]
+        [message] = caplog.messages
+        assert re.match(f"{left} of 600 rows .*gaps", message)
         # Only where the part changes: 4 rows each, at a third of 30 borders or so.
         assert left % 4 == 0
         assert 4 * 4 < left < 20 * 4

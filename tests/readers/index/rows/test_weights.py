@@ -74,8 +74,8 @@ def test_columns_of_any_numbers(values: Any) -> None:
 @pytest.mark.parametrize(
     ("weights", "error", "words"),
     [
-        ([1.0, float("nan"), -1.0], ValueError, r"nan in row 1 \(/é1\), in all 2 such"),
-        ([1, 2, None], ValueError, r"None in row 2 \(/é2\), in all 1 such"),
+        ([1.0, float("nan"), -1.0], ValueError, r"nan in row 1 \(/é1\).*: 2$"),
+        ([1, 2, None], ValueError, r"None in row 2 \(/é2\).*: 1$"),
         ([1, -2, 3], ValueError, r"-2 in row 1 \(/é1\)"),
         ([1.0, float("inf")], ValueError, "inf in row 1"),
         ([True, None], ValueError, "None in row 1"),
