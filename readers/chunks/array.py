@@ -248,6 +248,14 @@ def overlaps(
         )
 
 
+def beside_or_above(name: str, other: str) -> Iterator[str]:
+    """Yield the paths of `other` in the group of a variable, and in the groups above it."""
+    folder = name.strip("/")
+    while folder:
+        folder = folder.rpartition("/")[0]
+        yield f"{folder}/{other}".lstrip("/")
+
+
 def packed(arrays: Sequence[ChunkedArray]) -> bytes:
     """Return arrays as bytes, for the column `NOTE` of an Index."""
     described, contents = [], []

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.chunks.array import ROW, ChunkedArray, Codec, Inline
+from readers.chunks.array import ROW, ChunkedArray, Codec, Inline, beside_or_above
 from readers.chunks.filters import missing_library
 from readers.chunks.table import ChunkTable
 from readers.chunks.values import check_dtype, packing_of
@@ -29,6 +29,10 @@ SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
 """Suffixes that a folder is searched for, in lower case."""
 _NETCDF3 = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _BITSHUFFLE_COMPRESSION = {0: "", 2: "lz4", 3: "zstd"}
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+"""Begin of the attribute NAME of data sets that only say how long an axis is."""
+_BESIDE_AXIS = "_nc4_non_coord_"
+"""Begin of the name of a netCDF variable that has the name of an axis, but not its coordinates."""
 _NOT_READ = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
 """Names of filters that are not read; for others the file has one."""
 
@@ -80,6 +84,8 @@ class Hdf5File:
     """There is no variable that is the file, nor"""
     title: str = ""
     """a name of it."""
+    _lengths: dict[str, int] = field(default_factory=dict, init=False)
+    """Lengths of unlimited axes that are known, by the paths of their scales."""
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -87,20 +93,21 @@ class Hdf5File:
         return _attributes(self.file)
 
     def names(self) -> list[str]:
-        """Return the paths of all data sets, without those behind links to other files."""
+        """Return the paths of all variables, without those behind links to other files."""
         import h5py
 
         found = list[str]()
 
         def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset):
-                found.append(name)
+            if isinstance(item, h5py.Dataset) and not _is_only_an_axis(item):
+                folder, slash, last = name.rpartition("/")
+                found.append(folder + slash + last.removeprefix(_BESIDE_AXIS))
 
         self.file.visititems(visit)
         return sorted(found)
 
     def get(self, name: str) -> Hdf5Variable | None:
-        """Return a data set by its path, or None.
+        """Return a variable by its path, or None.
 
         Raises
         ------
@@ -109,8 +116,9 @@ class Hdf5File:
         """
         import h5py
 
-        folder = ""
+        folder, found = "", None
         for part in name.strip("/").split("/"):
+            beside = f"{folder}/{_BESIDE_AXIS}{part}"
             folder = f"{folder}/{part}"
             link = self.file.get(folder, getlink=True)
             if isinstance(link, h5py.ExternalLink):
@@ -118,14 +126,31 @@ class Hdf5File:
                     f"{name!r} is a link to another file, {link.filename!r}, and is not read: give "
                     "that file"
                 )
-            if folder not in self.file:
+            found = self.file.get(beside) or self.file.get(folder)
+            if found is None:
                 return None
-        found = self.file[name]
-        return Hdf5Variable(name, found, self.nbytes) if isinstance(found, h5py.Dataset) else None
+        if not isinstance(found, h5py.Dataset) or _is_only_an_axis(found):
+            return None
+        return self._variable(name, found)
+
+    def coordinate(self, variable: Hdf5Variable, dim: str) -> Hdf5Variable | None:
+        """Return the variable with the coordinates of an axis, or None."""
+        for name, scale in zip(variable.dimensions or (), variable.scales, strict=False):
+            if name == dim and scale is not None:
+                return None if _is_only_an_axis(scale) else self._variable(scale.name, scale)
+        names = beside_or_above(variable.name, dim)
+        return next((one for name in names if (one := self.get(name)) is not None), None)
+
+    def _variable(self, name: str, dataset: h5py.Dataset) -> Hdf5Variable:
+        return Hdf5Variable(name, dataset, self.nbytes, self._lengths)
 
     def line(self, variable: Hdf5Variable) -> NDArray[Any]:
         """Return all elements of a variable with one axis, or none."""
         values = np.atleast_1d(variable.dataset[()])
+        unwritten = max(variable.shape, default=1) - len(values)
+        if unwritten:
+            fill = np.full(unwritten, variable.dataset.fillvalue, values.dtype)
+            values = np.concatenate([values, fill])
         if values.dtype.kind == "O":  # text of any length
             return np.array([one.decode("utf-8", "replace") for one in values.ravel()])
         return values
@@ -139,6 +164,8 @@ class Hdf5Variable:
     dataset: h5py.Dataset
     file_bytes: int
     """Bytes of the file."""
+    lengths: dict[str, int]
+    """Lengths of unlimited axes that are known, by the paths of their scales."""
 
     @property
     def shown(self) -> str:
@@ -151,7 +178,7 @@ class Hdf5Variable:
         return _attributes(self.dataset)
 
     @cached_property
-    def _scales(self) -> list[Any]:
+    def scales(self) -> list[Any]:
         """For each axis the data set with its coordinates, or None."""
         found = list[Any]()
         for axis in self.dataset.dims if self.dataset.shape else ():
@@ -165,20 +192,31 @@ class Hdf5Variable:
     def shape(self) -> tuple[int, ...]:
         """Number of positions on each axis.
 
-        An unlimited axis of netCDF4 is as long as its coordinates: a variable that was written to
-        an earlier position has fill values after it.
+        An unlimited axis of netCDF4 is as long as the longest variable along it: another one that
+        was written to an earlier position has fill values after it.
         """
-        return tuple(
-            length if scale is None or scale.ndim != 1 else max(length, scale.shape[0])
-            for length, scale in zip(self.dataset.shape or (), self._scales, strict=True)
-        )
+        found = list(self.dataset.shape or ())
+        for axis, scale in enumerate(self.scales):
+            if scale is not None and self.dataset.maxshape[axis] is None:
+                found[axis] = max(found[axis], self._length(scale))
+        return tuple(found)
+
+    def _length(self, scale: h5py.Dataset) -> int:
+        """Return the length of an unlimited axis."""
+        if (known := self.lengths.get(scale.name)) is not None:
+            return known
+        users = scale.attrs.get("REFERENCE_LIST", ())
+        lengths = [self.dataset.file[user].shape[axis] for user, axis in users if user]
+        longest: int = max([*lengths, *scale.shape[:1]])
+        self.lengths[scale.name] = longest
+        return longest
 
     @cached_property
     def dimensions(self) -> tuple[str, ...] | None:
         """Names of the axes, or None if they have none."""
         names = tuple(
             scale.name.rpartition("/")[2] if scale is not None else axis.label
-            for scale, axis in zip(self._scales, self.dataset.dims, strict=True)
+            for scale, axis in zip(self.scales, self.dataset.dims, strict=True)
         )
         return names if all(names) else None
 
@@ -236,7 +274,7 @@ class Hdf5Variable:
             places=places,
             codecs=codecs,
             fill=fill.tobytes() if fill.tobytes().strip(b"\0") else b"",
-            packing=packing_of(dtype, self.attributes) if dtype.kind in "iuf" else None,
+            packing=packing_of(dtype, self.attributes, self.shown) if dtype.kind in "iuf" else None,
             file_bytes=self.file_bytes,
         )
 
@@ -269,6 +307,12 @@ def for_plane(array: ChunkedArray, plane: int | None) -> ChunkedArray:
         number = None if position is None else position // chunk
         blocks.append(slice(0, count) if number is None else slice(number, number + 1))
     return replace(array, places=array.places.part(tuple(blocks)))
+
+
+def _is_only_an_axis(item: h5py.Dataset) -> bool:
+    """Say whether a data set of netCDF4 has no values, but says how long an axis is."""
+    name = item.attrs.get("NAME", b"") if len(item.shape or ()) == 1 else b""
+    return isinstance(name, bytes) and name.startswith(_NO_VARIABLE)
 
 
 def _attributes(item: Any) -> dict[str, Any]:

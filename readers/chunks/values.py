@@ -23,7 +23,9 @@ def check_dtype(owner: str, dtype: np.dtype[Any]) -> None:
         )
 
 
-def packing_of(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> Packing | None:
+def packing_of(
+    dtype: np.dtype[Any], attributes: Mapping[str, Any], owner: str = "a variable"
+) -> Packing | None:
     """Return how stored elements of a variable become values, for JSON; None if they are these.
 
     Parameters
@@ -33,13 +35,15 @@ def packing_of(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> Packing |
     attributes : mapping of str to Any
         Attributes of the variable: ``scale_factor``, ``add_offset``, ``_FillValue``,
         ``missing_value`` and ``_Unsigned`` are used, numbers of Python or NumPy.
+    owner : str
+        Name of the variable, for messages.
 
     Raises
     ------
     ValueError
         If one of them is not a number.
     """
-    scale, offset = (_number(attributes, name) for name in ("scale_factor", "add_offset"))
+    scale, offset = (_number(attributes, name, owner) for name in ("scale_factor", "add_offset"))
     fills = [
         value
         for name in ("_FillValue", "missing_value")
@@ -47,7 +51,7 @@ def packing_of(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> Packing |
         if value == value  # NaN in place of NaN changes nothing
     ]
     if not all(isinstance(value, int | float) for value in fills):
-        raise ValueError(f"_FillValue and missing_value must be numbers, got {fills}")
+        raise ValueError(f"{owner}: _FillValue and missing_value must be numbers, got {fills}")
     view = {("i", "true"): "u", ("u", "false"): "i"}.get(
         (dtype.kind, str(attributes.get("_Unsigned", "")).lower()), ""
     )
@@ -66,14 +70,14 @@ def packing_of(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> Packing |
     }
 
 
-def _number(attributes: Mapping[str, Any], name: str) -> Any:
+def _number(attributes: Mapping[str, Any], name: str, owner: str) -> Any:
     """Return a number of Python or NumPy; None if there is no such attribute."""
     if (given := attributes.get(name)) is None:
         return None
     if isinstance(given, np.ndarray | list | tuple) and np.size(given) == 1:
         given = np.ravel(given)[0]
     if not isinstance(given, int | float | np.number) or not math.isfinite(given):
-        raise ValueError(f"{name} must be a number, got {given!r}")
+        raise ValueError(f"{owner}: {name} must be a number, got {given!r}")
     return given
 
 
@@ -93,18 +97,20 @@ def _float_dtype(dtype: np.dtype[Any], scale: Any, offset: Any) -> str:
 def put_values(stored: NDArray[Any], packing: Packing | None, out: NDArray[Any]) -> None:
     """Write the values of stored elements to an array of float32, any shape."""
     with np.errstate(over="ignore"):  # beyond float32 they are infinite
-        if packing is None:
-            out[...] = stored
-            return
-        stored = viewed(stored, packing)
-        values = stored.astype(packing["dtype"])
-        for fill in packing["fills"]:
-            values[stored == fill] = np.nan
-        if packing["scale"] is not None:
-            values *= packing["scale"]
-        if packing["offset"] is not None:
-            values += packing["offset"]
-        out[...] = values
+        out[...] = stored if packing is None else scaled(stored, packing)
+
+
+def scaled(stored: NDArray[Any], packing: Packing) -> NDArray[Any]:
+    """Return the values of stored elements as floats, NaN for fill values, any shape."""
+    stored = viewed(stored, packing)
+    values: NDArray[Any] = stored.astype(packing["dtype"])
+    for fill in packing["fills"]:
+        values[stored == fill] = np.nan
+    if packing["scale"] is not None:
+        values *= packing["scale"]
+    if packing["offset"] is not None:
+        values += packing["offset"]
+    return values
 
 
 def viewed(stored: NDArray[Any], packing: Packing | None) -> NDArray[Any]:

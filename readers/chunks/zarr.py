@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.chunks.array import ROW, SHARD, ChunkedArray, Codec, Keys
+from readers.chunks.array import ROW, SHARD, ChunkedArray, Codec, Keys, beside_or_above
 from readers.chunks.chunk import read_line
 from readers.chunks.fetch import run, together
 from readers.chunks.filters import check_codecs
@@ -127,7 +127,7 @@ class ZarrArray:
             codecs=tuple(codecs),
             order=tuple(range(ndim))[::-1] if order == "F" else (),
             fill=_bytes(fill, dtype),
-            packing=packing_of(dtype, attributes) if dtype.kind in "iuf" else None,
+            packing=packing_of(dtype, attributes, self.shown) if dtype.kind in "iuf" else None,
             check=self.check,
         )
 
@@ -151,9 +151,6 @@ class ZarrArray:
         begin = f"c{separator}" if is_default else ""
         dtype = _v3_dtype(self.shown, found["data_type"])
         fill = _fill(self.shown, found.get("fill_value"), dtype)
-        attributes = dict(self.attributes)
-        if isinstance(attributes.get("_FillValue"), str):
-            attributes["_FillValue"] = _decoded_fill(attributes["_FillValue"])
         chunks = self._chunks(grid["configuration"]["chunk_shape"])
         decoding = _Decoding.of(self.shown, found["codecs"], dtype, chunks)
         return ChunkedArray(
@@ -166,7 +163,7 @@ class ZarrArray:
             codecs=decoding.codecs,
             order=decoding.order,
             fill=_bytes(fill, decoding.dtype),
-            packing=packing_of(dtype, attributes) if dtype.kind in "iuf" else None,
+            packing=packing_of(dtype, self.attributes, self.shown) if dtype.kind in "iuf" else None,
             check=self.check,
         )
 
@@ -318,6 +315,13 @@ def _bytes(fill: Any, dtype: np.dtype[Any]) -> bytes:
     return content if any(content) else b""
 
 
+def _attributes_of_v3(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    attributes = dict(metadata.get("attributes") or {})
+    if isinstance(fill := attributes.get("_FillValue"), str):
+        attributes["_FillValue"] = _decoded_fill(fill)
+    return attributes
+
+
 def _decoded_fill(text: str) -> float | str:
     """Return the attribute _FillValue as xarray writes it to Zarr 3: a float64 in base 64."""
     import base64
@@ -363,7 +367,7 @@ class ZarrStore:
 
     def __post_init__(self) -> None:
         if (found := self._json(_V3)) is not None:
-            self.attributes = found.get("attributes") or {}
+            self.attributes = _attributes_of_v3(found)
             if found.get("node_type") == "array":
                 self.array = ZarrArray("", found, self.attributes)
             elif (below := (found.get("consolidated_metadata") or {}).get("metadata")) is not None:
@@ -385,10 +389,20 @@ class ZarrStore:
         if (found := self._metadata(f"{name}/{_V3}")) is not None:
             if found.get("node_type") != "array":
                 return None
-            return ZarrArray(name, found, found.get("attributes") or {})
+            return ZarrArray(name, found, _attributes_of_v3(found))
         if (found := self._metadata(f"{name}/{_V2}")) is None:
             return None
         return ZarrArray(name, found, self._metadata(f"{name}/{_V2_ATTRIBUTES}") or {})
+
+    @property
+    def is_consolidated(self) -> bool:
+        """Whether the metadata of its arrays are copies, which may be older than these."""
+        return self._consolidated is not None
+
+    def coordinate(self, array: ZarrArray, dim: str) -> ZarrArray | None:
+        """Return the array with the coordinates of an axis, or None."""
+        names = beside_or_above(array.name, dim)
+        return next((one for name in names if (one := self.get(name)) is not None), None)
 
     def names(self) -> list[str]:
         """Return the names of the arrays of the group; [] if a server does not list them."""
@@ -454,7 +468,7 @@ def _load(places: Places, path: str) -> dict[str, Any]:
 
 
 def check_unchanged(places: Places, root: str, noted: ChunkedArray) -> None:
-    """Compare an array with the description that was noted; more rows are no difference.
+    """Compare an array with the description that was noted.
 
     Raises
     ------
@@ -463,22 +477,27 @@ def check_unchanged(places: Places, root: str, noted: ChunkedArray) -> None:
     ValueError
         If it differs.
     """
+    if difference := difference_of(places, root, noted):
+        raise ValueError(
+            f"{noted.name!r} was changed since it was indexed, index it again: {difference}"
+        )
+
+
+def difference_of(places: Places, root: str, noted: ChunkedArray) -> str:
+    """Return how an array differs from a description, or ""; more rows are no difference.
+
+    FileNotFoundError if it is missing.
+    """
     name = noted.check.rpartition("/")[0]
     metadata = _load(places, f"{root.rstrip('/')}/{noted.check}")
     found = ZarrArray(name, metadata, {}).chunked(noted.name, noted.select)
     for what in ("dtype", "chunks", "codecs", "order", "fill", "places"):
-        if getattr(found, what) != getattr(noted, what):
-            raise _changed(noted, what, getattr(noted, what), getattr(found, what))
-    for selected, was, now in zip(noted.select, noted.shape, found.shape, strict=True):
-        if now < was or (now > was and selected != ROW):
-            raise _changed(noted, "shape", noted.shape, found.shape)
-
-
-def _changed(noted: ChunkedArray, what: str, was: Any, now: Any) -> ValueError:
-    return ValueError(
-        f"{noted.name!r} was changed since it was indexed, index it again: {what} was {was}, and "
-        f"is {now}"
-    )
+        if (was := getattr(noted, what)) != (now := getattr(found, what)):
+            return f"{what} was {was}, and is {now}"
+    lengths = list(zip(noted.select, noted.shape, found.shape, strict=True))
+    if any(now < was or (now > was and selected != ROW) for selected, was, now in lengths):
+        return f"shape was {noted.shape}, and is {found.shape}"
+    return ""
 
 
 def _not_found(store: ZarrStore) -> str:

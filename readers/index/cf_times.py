@@ -36,8 +36,9 @@ _NAMES = {
 _CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 _SINCE = re.compile(
     r"(\d{1,4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?(?:\.\d*)?))?)?\s*"
-    r"(?:Z|UTC|\+?0?0:?00)?"
+    r"(?:Z|UTC|\+?0?0:?00|([+-])(\d\d?):?(\d\d)?)?"
 )
+"""A date, and perhaps a time and how far the clock is ahead of UTC."""
 _GREGORIAN = np.datetime64("1582-10-15", "s")
 """Start of the Gregorian calendar; earlier dates of the standard calendar are Julian."""
 _MOST = 2**63 - 1
@@ -51,7 +52,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     values : ndarray, shape (n,)
         Integers or floats.
     units : str
-        Unit and date, such as ``hours since 1900-01-01``, in UTC.
+        Unit and date, such as ``hours since 1900-01-01``, in UTC unless it says otherwise.
     calendar : str
         Calendar of CF.
 
@@ -66,7 +67,9 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     found = _SINCE.fullmatch(since.strip())
     if unit not in _NANOSECONDS or found is None or calendar.lower() not in _CALENDARS:
         return None
-    year, month, day, hour, minute, second = found.groups()
+    year, month, day, hour, minute, second, sign, hours_ahead, minutes_ahead = found.groups()
+    if sign and hour is None:  # perhaps the hour
+        return None
     try:
         date = np.datetime64(f"{int(year):04}-{int(month):02}-{int(day):02}", "s")
     except ValueError:  # such as 30 February
@@ -74,6 +77,8 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     if date < _GREGORIAN and calendar.lower() != "proleptic_gregorian":
         return None
     seconds = 3600 * int(hour or 0) + 60 * int(minute or 0) + float(second or 0)
+    ahead = 3600 * int(hours_ahead or 0) + 60 * int(minutes_ahead or 0)
+    seconds += ahead if sign == "-" else -ahead
     start = int(date.astype(np.int64)) * 10**9 + round(seconds * 1e9)
     step = _NANOSECONDS[unit]
     missing = np.isnan(values)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.chunks.array import NOTE, ROW, ChunkedArray
+from readers.chunks.values import packing_of, scaled, viewed
 from readers.index.cf_times import decoded_times
 from readers.index.times import time_of_text
 from readers.messages import did_you_mean
@@ -73,6 +74,10 @@ class Store(Protocol[V]):
 
     def get(self, name: str) -> V | None:
         """Return a variable, or None."""
+        ...
+
+    def coordinate(self, variable: V, dim: str) -> V | None:
+        """Return the variable with the coordinates of an axis, or None."""
         ...
 
     def line(self, variable: V) -> NDArray[Any]:
@@ -223,17 +228,17 @@ def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
 
 def columns_of(
     store: Store[V],
-    array: Variable,
+    array: V,
     dim: str,
     columns: Mapping[str, str] | None,
     num_rows: int,
 ) -> dict[str, pa.Array]:
     """Return columns with a value for each row: the coordinate of the axis, or those named."""
     if columns is None:
-        one = None if store.array is not None else store.get(dim)
+        one = None if store.array is not None else store.coordinate(array, dim)
         if one is None or one.shape != (num_rows,):
             return {}
-        columns = {dim: dim}
+        return {dim: as_column(dim, store.line(one), one.attributes)}
     return {name: _column(store, array, of, num_rows) for name, of in columns.items()}
 
 
@@ -277,18 +282,34 @@ def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) ->
         return with_times(pa.array(texts.tolist()))
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{name!r} holds {values.dtype}, expected numbers, times or text")
+    values, missing = _unpacked(name, values, attributes)
     units = attributes.get("units")
     if isinstance(units, str) and " since " in units:
         times = decoded_times(values, units, str(attributes.get("calendar", "standard")))
         if times is not None:
-            return pa.array(times)
+            return pa.array(times, mask=missing)
         logger.warning(
             "%r stays a column of numbers: its units %r, calendar %r, are not decoded",
             *(name, units, attributes.get("calendar", "standard")),
         )
     if values.dtype == np.float16:
         values = values.astype(np.float32)
-    return pa.array(values)
+    return pa.array(values, mask=missing)
+
+
+def _unpacked(
+    name: str, values: NDArray[Any], attributes: Mapping[str, Any]
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """Return the values of stored numbers, and which are missing; None if no value says so."""
+    is_number = values.dtype.kind in "iuf"
+    packing = packing_of(values.dtype, attributes, repr(name)) if is_number else None
+    if packing is None:
+        return values, None
+    stored = viewed(values, packing)
+    missing = np.isin(stored, packing["fills"])
+    is_scaled = packing["scale"] is not None or packing["offset"] is not None
+    values = np.where(missing, 0, scaled(values, packing) if is_scaled else stored)
+    return values, missing if missing.any() else None
 
 
 def with_times(column: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ import numpy as np
 from readers.chunks.array import NOTE, ROW, ChunkedArray, packed
 from readers.chunks.reader import joined
 from readers.chunks.values import check_dtype
-from readers.chunks.zarr import ZarrStore
+from readers.chunks.zarr import ZarrStore, difference_of
 from readers.index.chunk_rows import (
     check_arguments,
     check_axes,
@@ -78,6 +78,8 @@ def _table_of(
             array.chunked(name, select_axes(array, dim, isel)) for name, array in arrays.items()
         ]
         check_axes(arrays, isel)
+        if store.is_consolidated:
+            _check_consolidated(store, chunked)
         if not is_url(root):
             for one in chunked:
                 _count_missing(root, one)
@@ -95,6 +97,16 @@ def _table_of(
         raise ValueError(f"{printable(root)}: {error}") from error
     names = ["path", *(name for name in table if name not in ("path", NOTE)), NOTE]
     return pa.table({name: table[name] for name in names})
+
+
+def _check_consolidated(store: ZarrStore, arrays: Sequence[ChunkedArray]) -> None:
+    """Raise ValueError if the consolidated metadata describe other arrays than there are."""
+    for one in arrays:
+        if difference := difference_of(store.places, store.root, one):
+            raise ValueError(
+                f"the consolidated metadata of {one.name!r} are out of date, consolidate them "
+                f"again: {difference}"
+            )
 
 
 def _count_missing(root: str, array: ChunkedArray) -> None:

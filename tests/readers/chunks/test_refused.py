@@ -213,6 +213,16 @@ def test_changed_since_indexed(tmp_path: Path, edit: Edit, words: str) -> None:
             call(row, None)
 
 
+def test_consolidated_metadata_that_are_out_of_date(tmp_path: Path) -> None:
+    group = zarr.create_group(str(tmp_path / "g"), zarr_format=2)
+    group.create_array("a", data=frames(), chunks=(2, 16, 16))
+    zarr.consolidate_metadata(str(tmp_path / "g"))
+    assert len(Index.from_zarr(tmp_path / "g")) == 5
+    group.create_array("a", data=frames(), chunks=(1, 16, 16), overwrite=True)
+    with pytest.raises(ValueError, match=r"consolidated metadata of 'a' are out of date.*chunks"):
+        Index.from_zarr(tmp_path / "g")
+
+
 def test_more_rows_are_no_change(tmp_path: Path) -> None:
     array = frames()
     path = write_array(tmp_path / "a", array, (2, 16, 16), compressors=BLOSC)
