@@ -1348,7 +1348,7 @@ class Index:
         With `offsets` each frame is also the nearest file, and a file may be in many samples. The
         parts of a `split` share no file if it is by ``TimeBlocks("time", block, gap)`` or
         ``TimeOrder("time", gap)``, and `gap` is at least the last offset minus the first, plus
-        twice the tolerance. Otherwise the log counts the files that they share.
+        twice the tolerance. Otherwise the log counts the frames that they share.
 
         `by` and `tolerance` are named as in pandas: this is ``merge_asof`` with
         ``direction="nearest"`` and each file used once.

@@ -196,9 +196,9 @@ def split_rows(
         )
     if gaps:
         logger.info("%d of %d rows are in gaps, and in no part", gaps, table.num_rows)
-    if (frames := frames_of(table)).offsets and (count := shared_files(table, frames, rows)):
+    if (frames := frames_of(table)).offsets and (count := shared_frames(table, frames, rows)):
         logger.warning(
-            "%d files are in sequences of more than one part: split by TimeBlocks('time', block, "
+            "%d frames are in sequences of more than one part: split by TimeBlocks('time', block, "
             "gap), or TimeOrder('time', gap), with a gap of the length of a sequence plus twice "
             "the tolerance",
             count,
@@ -233,8 +233,8 @@ def _with_keys_of_files(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("key"), "key", pc.coalesce(keys, paths))
 
 
-def shared_files(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.int64]]) -> int:
-    """Return the number of files that are in sequences of more than one part."""
+def shared_frames(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.int64]]) -> int:
+    """Return the number of frames that are in sequences of more than one part."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -242,11 +242,23 @@ def shared_files(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.
     found = []
     for own in rows.values():
         samples = table.take(pa.array(own, pa.int64()))
-        columns = [samples[f"path_{part}"].cast(kind) for part in frames.parts]
+        columns = [_names_of_frames(samples, part) for part in frames.parts]
         chunks = [chunk for column in columns for chunk in column.chunks]
         found.append(pc.unique(pa.chunked_array(chunks, kind)).drop_null())
     counts = pa.chunked_array(found, kind).value_counts().field("counts")
     return int(pc.sum(pc.greater(counts, 1)).as_py() or 0)
+
+
+def _names_of_frames(samples: pa.Table, part: str) -> pa.ChunkedArray:
+    """Return the files of a part, with the plane where a file has several; null if missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = pa.large_string()
+    paths = samples[f"path_{part}"].cast(kind)
+    if (plane := f"plane_{part}") not in samples.column_names:
+        return paths
+    return pc.binary_join_element_wise(paths, samples[plane].cast(kind), pa.scalar("\0", kind))
 
 
 def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:

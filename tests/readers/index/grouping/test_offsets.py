@@ -14,7 +14,7 @@ from astropy import units
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from readers import Index, TimeBlocks
+from readers import Index, TimeBlocks, TimeOrder
 from readers.index.grouping.groups import Grouping
 
 START = int(np.datetime64("2015-01-01", "ns").astype(int))
@@ -255,7 +255,7 @@ def test_a_gap_keeps_the_files_of_parts_apart(caplog: pytest.LogCaptureFixture) 
     assert "sequences" not in caplog.text
     count = shared("24min")
     assert count > 0
-    assert re.search(f"{count} files .*sequences.*TimeBlocks", caplog.text)
+    assert re.search(f"{count} frames .*sequences.*TimeBlocks", caplog.text)
     caplog.clear()
     index.group([1]).split({"train": 0.5, "val": 0.5})
     assert "sequences" not in caplog.text
@@ -268,4 +268,16 @@ def test_shared_files_of_samples_that_lack_frames(caplog: pytest.LogCaptureFixtu
     train, val = ({file for sample in files_of(part) for file in sample} for part in parts.values())
     count = len((train & val) - {None})
     assert count > 0
-    assert re.search(f"{count} files .*sequences", caplog.text)
+    assert re.search(f"{count} frames .*sequences", caplog.text)
+
+
+def test_frames_of_one_file_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+    """As in a Zarr store, whose rows all have its path."""
+    times = np.datetime64("2015-01-01", "ns") + np.arange(40) * np.timedelta64(6, "h")
+    planes = pa.array(np.arange(40, dtype=np.int32))
+    index = Index(pa.table({"path": ["/a.zarr"] * 40, "plane": planes, "time": times}))
+    pairs = index.group(time="time", offsets=("0", "6h"), tolerance="1min")
+    pairs.split({"train": 0.5, "val": 0.5}, by=TimeOrder("time", gap="7h"))
+    assert "sequences" not in caplog.text
+    pairs.split({"train": 0.5, "val": 0.5}, by=TimeOrder("time", gap="1h"))
+    assert re.search("1 frames .*sequences", caplog.text)
