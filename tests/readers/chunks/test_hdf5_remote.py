@@ -9,17 +9,26 @@ import h5py
 import numpy as np
 import pytest
 from servers.proxy import Proxy
+from servers.web import Web
 from servers.weed import Weed
 from zarr_stores import frames
 
 from readers import Index, Window
 from readers.chunks.reader import ChunkedReader
+from readers.places.cache.disk import LEAST, DiskCache
+from readers.places.opener import Places
 
 NUMBERS = count()
-NAMES = ("aia94", "aia171", "hmi_m")
-WINDOW = Window.at(40, 30, 100, 120, image=(600, 600))
-MOST_REQUESTS = 12
-"""To read the structure of a file of several variables."""
+NAMES = (
+    *("aia94", "aia131", "aia171", "aia193", "aia211", "aia304", "aia335", "aia1600"),
+    *("hmi_m", "hmi_bx", "hmi_by", "hmi_bz", "hmi_v"),
+)
+"""Those of the files of Surya."""
+EDGE, CHUNK = 300, 150
+WINDOW = Window.at(40, 30, 100, 120, image=(EDGE, EDGE))
+MOST_REQUESTS = 2 + len(NAMES)
+"""To find the object and read its structure: where the chunks of a variable are is noted beside
+them."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +40,11 @@ def proxy(s3_proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
 @pytest.fixture
 def name(weed: Weed, tmp_path: Path) -> str:
     """Put a file of several variables into the bucket, larger than its structure."""
-    noise = np.random.default_rng(0).normal(size=(600, 600)).astype("<f4")
+    noise = np.random.default_rng(0).normal(size=(EDGE, EDGE)).astype("<f4")
     with h5py.File(tmp_path / "a.nc", "w") as file:
         for number, variable in enumerate(NAMES):
-            image = noise + frames((600, 600), "<f4", seed=number)
-            settings = {"chunks": (64, 64), "compression": "gzip", "shuffle": True}
+            image = noise + frames((EDGE, EDGE), "<f4", seed=number)
+            settings = {"chunks": (CHUNK, CHUNK), "compression": "gzip", "shuffle": True}
             file.create_dataset(variable, data=image, **settings)
     name = f"{next(NUMBERS)}/a.nc"
     weed.put("archive", name, (tmp_path / "a.nc").read_bytes())
@@ -65,3 +74,24 @@ def test_values_and_requests(
     found = reader.read(row, WINDOW)
     if scheme == "s3":
         assert sum(one.nbytes for one in proxy.requests) <= 1.1 * found.input_bytes + 1000
+
+
+@pytest.mark.parametrize("scheme", ["s3", "http"])
+def test_a_second_epoch_makes_no_request(
+    proxy: Proxy, tmp_path: Path, name: str, scheme: str
+) -> None:
+    with Web() as web:
+        url = f"s3://archive/{name}"
+        if scheme == "http":
+            url = web.put("a.nc", (tmp_path / "a.nc").read_bytes())
+        requests = proxy.requests if scheme == "s3" else web.paths
+        columns = Index.scan_arrays(url, variables=NAMES).columns(notes=["chunks"])
+        cache = DiskCache(str(tmp_path / "cache"), LEAST)
+        row = columns.with_places(Places(cache=cache)).row(0)
+        reader = ChunkedReader(NAMES)
+        images = []
+        for epoch in range(2):
+            requests.clear()
+            images.append(reader.read(row, WINDOW)["image"].copy())
+            assert bool(requests) is (epoch == 0)
+    np.testing.assert_array_equal(images[0], images[1])
