@@ -1,4 +1,4 @@
-"""Windows of arrays in chunks: Zarr against zarr-python and tensorstore, HDF5 against h5py."""
+"""Windows of arrays in chunks: Zarr against zarr-python, HDF5 against h5py and xarray."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from benchmarks.ways.arrays import (
     Windows,
     by_h5py,
     by_tensorstore,
+    by_variables,
+    by_whole_files,
     by_whole_frames,
     by_zarr,
     here_way,
@@ -32,6 +34,9 @@ _EDGE, _PLANES, _DEEP = 512, 45, 15
 """Pixels of a frame's side, frames, and frames of a chunk: those of SDOMLv2, in a small number."""
 _SIZES = (128, 512)
 _HDF5_EDGE, _HDF5_PLANES, _HDF5_CHUNK = 2048, 6, 512
+_SUN_EDGE, _SUN_VARIABLES = 4096, 2
+"""Pixels of a frame's side, and variables of a file. Surya's have as many pixels, and 13 variables.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,16 @@ class Stored:
     kind: str
     path: str
     frames: NDArray[np.float32]
-    """Shape (planes, edge, edge)."""
+    """Shape (planes, edge, edge); with several variables (variables, edge, edge)."""
     described: str
     peers: Mapping[str, Opened]
     """Others, the baseline first."""
+    variables: tuple[str, ...] = ("frames",)
+    """Names of the variables; a window shows all of them."""
+    windows: int = 100
+    """Windows that are read in one process, and"""
+    batches: int = 24
+    """batches of those that processes read."""
 
     @property
     def edge(self) -> int:
@@ -52,15 +63,20 @@ class Stored:
         return self.frames.shape[1]
 
     @property
-    def name(self) -> str:
-        """Name of the variable."""
-        return "frames" if self.path.endswith(".h5") else Path(self.path).name
+    def planes(self) -> int:
+        """Rows of an Index."""
+        return len(self.frames) if len(self.variables) == 1 else 1
 
     def index(self) -> Index:
-        """Return an Index with a row for each frame."""
-        if self.path.endswith(".h5"):
-            return Index.scan_arrays(self.path, dim="time")
-        return Index.from_zarr(self.path)
+        """Return an Index with a row for each frame, or for the file if it has variables."""
+        if not self.path.endswith(".h5"):
+            return Index.from_zarr(self.path)
+        return Index.scan_arrays(self.path, dim="time" if len(self.variables) == 1 else None)
+
+    def window(self, plane: int, y: int, x: int, size: int) -> NDArray[np.float32]:
+        """Return the pixels of a window, shape (variables, size, size)."""
+        frames = self.frames[plane : plane + 1] if self.planes > 1 else self.frames
+        return frames[:, y : y + size, x : x + size]
 
 
 class Opened(NamedTuple):
@@ -74,7 +90,7 @@ def chunks_suite(settings: Settings) -> Iterator[Table | Sheet]:
     """Time windows and whole frames, in one process, and by reader processes."""
     with tempfile.TemporaryDirectory(prefix="dali-pipelines-") as folder:
         stores = [(one, size) for one in write_stores(Path(folder)) for size in _SIZES]
-        files = [(one, _HDF5_CHUNK) for one in write_hdf5(Path(folder))]
+        files = [(one, _HDF5_CHUNK) for one in (*write_hdf5(Path(folder)), write_sun(Path(folder)))]
         for time in (alone, by_processes):
             for one, size in (*stores, *files):
                 yield time(one, min(size, one.edge), settings)
@@ -116,7 +132,7 @@ def write_stores(folder: Path) -> Iterator[Stored]:
     for number, (kind, how) in enumerate(kinds.items()):
         path = str(folder / f"{number}.zarr")
         zarr.create_array(path, shape=frames.shape, dtype="f4", **how)[...] = frames
-        yield Stored(kind, path, frames, described, peers)
+        yield Stored(kind, path, frames, described, peers, (Path(path).name,))
 
 
 def write_hdf5(folder: Path) -> Iterator[Stored]:
@@ -146,21 +162,46 @@ def write_hdf5(folder: Path) -> Iterator[Stored]:
         yield Stored(f"HDF5 with {kind}", path, frames, described, peers)
 
 
+def write_sun(folder: Path) -> Stored:
+    """Write variables as a file for each time has them, of which others read all."""
+    import h5py
+
+    path = str(folder / "sun.h5")
+    frames = sun(_SUN_VARIABLES, _SUN_EDGE)
+    names = tuple(f"v{number}" for number in range(_SUN_VARIABLES))
+    edge = min(_HDF5_CHUNK, _SUN_EDGE)
+    with h5py.File(path, "w") as file:
+        for name, frame in zip(names, frames, strict=True):
+            settings = {"chunks": (edge, edge), "compression": "gzip", "shuffle": True}
+            file.create_dataset(name, data=frame, **settings)
+    described = (
+        f"a file of {len(names)} variables of {_SUN_EDGE}x{_SUN_EDGE}, float32, in chunks of "
+        f"{edge}x{edge}, gzip with shuffle"
+    )
+    peers = {
+        "xarray, whole file": Opened(by_whole_files, ("h5netcdf", "xarray")),
+        "h5py, kept open": Opened(by_variables),
+    }
+    return Stored(
+        "variables of a file", path, frames, described, peers, names, windows=8, batches=2
+    )
+
+
 def positions(one: Stored, count: int, size: int) -> list[tuple[int, int, int]]:
     """Return planes and corners of random windows."""
     rng = np.random.default_rng(SEED)
-    planes = rng.integers(0, len(one.frames), count).tolist()
+    planes = rng.integers(0, one.planes, count).tolist()
     ys, xs = rng.integers(0, one.edge - size + 1, (2, count)).tolist()
     return list(zip(planes, ys, xs, strict=True))
 
 
 def alone(one: Stored, size: int, settings: Settings) -> Table:
     """Time single reads in this process."""
-    at = positions(one, 8 if settings.quick else 100, size)
+    at = positions(one, 8 if settings.quick else one.windows, size)
     columns = one.index().columns(notes=["chunks"])
     rows = [columns.row(plane) for plane, _, _ in at]
     windows = [Window.at(y, x, size, size, image=(one.edge, one.edge)) for _, y, x in at]
-    reader = ChunkedReader((one.name,))
+    reader = ChunkedReader(one.variables)
     read_bytes = [
         reader.read(row, window).input_bytes for row, window in zip(rows, windows, strict=True)
     ]
@@ -170,7 +211,7 @@ def alone(one: Stored, size: int, settings: Settings) -> Table:
 
     def peer(opened: Callable[[str], Any]) -> Callable[[int], NDArray[Any]]:
         dataset = Windows(one.path, at, size, opened)
-        return lambda row: dataset.read(row)[None]
+        return dataset.read
 
     ways = [here_way("ChunkedReader", read, len(at), ours=True)]
     for name, (opened, needs) in one.peers.items():
@@ -179,9 +220,10 @@ def alone(one: Stored, size: int, settings: Settings) -> Table:
     return Table(
         title=f"{_title(one, size)}, one process",
         baseline=next(iter(one.peers)),
-        results=race(ways, _expected(one.frames, at, size), settings.rounds),
+        results=race(ways, _expected(one, at, size), settings.rounds),
         data=f"{len(at)} windows of {one.described}",
-        note=f"The Reader reads {mean / 1e6:.2f} MB of a window's {size * size * 4 / 1e6:.2f} MB"
+        note=f"The Reader reads {mean / 1e6:.2f} MB of a window's "
+        f"{len(one.variables) * size * size * 4 / 1e6:.2f} MB"
         f"{_of_chunks(one.path)}.",
     )
 
@@ -189,7 +231,7 @@ def alone(one: Stored, size: int, settings: Settings) -> Table:
 def by_processes(one: Stored, size: int, settings: Settings) -> Table:
     """Time the Loader against DataLoaders with as many processes."""
     batch = 8
-    at = positions(one, (2 if settings.quick else 24) * batch, size)
+    at = positions(one, (2 if settings.quick else one.batches) * batch, size)
     planes, ys, xs = map(list, zip(*at, strict=True))
     index = one.index().select(planes).with_column("y", ys).with_column("x", xs)
     passes, workers = 2 if settings.quick else 4, settings.num_read_processes
@@ -220,7 +262,7 @@ def by_processes(one: Stored, size: int, settings: Settings) -> Table:
     return Table(
         title=f"{_title(one, size)}, Loader",
         baseline=f"DataLoader, {next(iter(one.peers))}",
-        results=race([ours, *peers], _expected(one.frames, at, size), settings.rounds),
+        results=race([ours, *peers], _expected(one, at, size), settings.rounds),
         data=f"{len(at)} windows of {one.described}",
         note=f"{workers} processes each; batches of {batch}.",
     )
@@ -239,9 +281,5 @@ def _of_chunks(path: str) -> str:
     return f"; a chunk or shard has {mean / 1e6:.2f} MB on average"
 
 
-def _expected(frames: NDArray[np.float32], at: list[tuple[int, int, int]], size: int) -> Any:
-    def pixels(row: int, _: Any) -> NDArray[np.float32]:
-        plane, y, x = at[row]
-        return frames[plane, y : y + size, x : x + size][None]
-
-    return pixels
+def _expected(one: Stored, at: list[tuple[int, int, int]], size: int) -> Any:
+    return lambda row, _: one.window(*at[row], size)

@@ -1,4 +1,4 @@
-"""Windows of arrays in chunks by others: zarr-python, tensorstore and h5py."""
+"""Windows of arrays in chunks by others: zarr-python, tensorstore, h5py and xarray."""
 
 # Worker processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Windows:
         return len(self.positions)
 
     def read(self, row: int) -> NDArray[Any]:
-        """Return the pixels of a row."""
+        """Return the pixels of a row, shape (variables, height, width)."""
         if self.array is None:
             self.array = self.opened(self.path)
         plane, y, x = self.positions[row]
         found: NDArray[Any] = self.array[plane, y : y + self.size, x : x + self.size]
-        return found
+        return found if found.ndim == 3 else found[None]
 
     def __getitem__(self, row: int) -> tuple[Any, int]:
         import torch
 
-        return torch.from_numpy(self.read(row))[None], row
+        return torch.from_numpy(self.read(row)), row
 
 
 def by_zarr(path: str) -> Any:
@@ -69,6 +69,35 @@ class by_whole_frames:
     def __getitem__(self, key: Any) -> Any:
         plane, *window = key
         return self._array[plane][tuple(window)]
+
+
+class by_variables:
+    """Open all data sets of an HDF5 file with h5py, which show one window."""
+
+    def __init__(self, path: str) -> None:
+        import h5py
+
+        self._arrays = list(h5py.File(path, "r").values())
+
+    def __getitem__(self, key: Any) -> Any:
+        import numpy as np
+
+        _, *window = key
+        return np.stack([array[tuple(window)] for array in self._arrays])
+
+
+class by_whole_files:
+    """Read all variables of a file with xarray for each window, and cut it out of these."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getitem__(self, key: Any) -> Any:
+        import xarray
+
+        _, *window = key
+        with xarray.open_dataset(self._path, engine="h5netcdf", phony_dims="sort") as opened:
+            return opened.to_array().load().values[(..., *window)]
 
 
 class by_tensorstore:

@@ -87,6 +87,7 @@ SHRUNK: dict[str, dict[str, Any]] = {
         "suites.chunks._EDGE": 64,
         "suites.chunks._HDF5_EDGE": 96,
         "suites.chunks._HDF5_CHUNK": 32,
+        "suites.chunks._SUN_EDGE": 96,
         "suites.chunks._SIZES": (16, 64),
         "suites.chunks._PLANES": 6,
         "suites.chunks._DEEP": 3,
@@ -220,6 +221,10 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
             (f"Windows of 32x32, HDF5 with {kind}, one process", ("ChunkedReader", *of_hdf5(kind)))
             for kind in OF_HDF5
         ),
+        (
+            "Windows of 32x32, variables of a file, one process",
+            ("ChunkedReader", "xarray, whole file", "h5py, kept open"),
+        ),
         *(
             (f"{what}, {kind}, Loader", ("Loader", *OF_ARRAYS))
             for kind in ("Zarr 2", "Zarr 3", "shards")
@@ -231,6 +236,10 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
                 ("Loader", *(f"DataLoader, {name}" for name in of_hdf5(kind))),
             )
             for kind in OF_HDF5
+        ),
+        (
+            "Windows of 32x32, variables of a file, Loader",
+            ("Loader", "DataLoader, xarray, whole file", "DataLoader, h5py, kept open"),
         ),
     ],
     "containers": [
