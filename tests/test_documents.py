@@ -166,6 +166,13 @@ def _write_arrays(folder: Path) -> None:
         packed = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -1}
         packed |= {"zlib": True, "chunksizes": (32, 32)}
         image.to_netcdf(folder / "goes" / f"{number}.nc", encoding={"Rad": packed})
+    (folder / "sdo").mkdir()
+    names = [f"aia{n}" for n in (94, 131, 171, 193, 211, 304, 335, 1600)]
+    names += [f"hmi_{part}" for part in ("m", "bx", "by", "bz", "v")]
+    for number in range(6):
+        sun = xr.Dataset({name: (("y", "x"), numbers[number, 0]) for name in names})
+        sun.attrs["date"] = f"2014-01-01T{number // 5:02}:{12 * (number % 5):02}:00"
+        sun.to_netcdf(folder / "sdo" / f"{number}.nc", engine="h5netcdf")
 
 
 def _write_speech(folder: Path) -> None:
