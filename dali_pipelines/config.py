@@ -155,6 +155,10 @@ class PipelineConfig:
     """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
     and ``x`` of the Index give its first row and column. If these are floats, the image is
     resampled (bilinear)."""
+    grid: tuple[int, int] | None = None
+    """Height and width of a grid, or one number: a window ``random`` begins at a multiple of these,
+    or at the last position, so that it needs fewer tiles or chunks of the file. By default it
+    begins anywhere. `chunked_pipeline` also takes ``"chunks"``."""
     outside: Outside = "reject"
     """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` the
     missing pixels, and read only the others; or, for window ``row``, ``shift`` them inside. A
@@ -304,7 +308,7 @@ def _check_each(values: dict[str, Any]) -> None:
     check_type("weights", values["weights"], str | None, "the name of a column, or None")
     values["shuffle"] = shuffle_of("shuffle", values["shuffle"])
     values["read_timeout"] = _time_limit("read_timeout", values["read_timeout"])
-    for name in ("crop", "resize"):
+    for name in ("crop", "resize", "grid"):
         values[name] = pair_of(name, values[name])
     for name in ("mean", "std"):
         values[name] = _numbers_of(name, values[name])
@@ -443,6 +447,7 @@ def _without_chance(values: Mapping[str, Any]) -> dict[str, Any]:
     least, most = values["zoom"]
     return {
         "window": "row" if values["window"] == "row" else "center",
+        "grid": None,
         "flip": "",
         "flip_probability": 0.5,
         "rotate": 0.0,

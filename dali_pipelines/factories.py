@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
@@ -29,11 +30,11 @@ from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.graph.video import decode_clips
 from dali_pipelines.keywords import check_names, documents, names_of
 from dali_pipelines.settings import AiaSettings, AudioSettings, PipelineSettings
-from dali_pipelines.stretch import Stretch, Stretches
-from dali_pipelines.values import check_choice, check_type, warn_of_fractions
+from dali_pipelines.stretch import Stretches
+from dali_pipelines.values import check_choice, check_type, pair_of, warn_of_fractions
+from dali_pipelines.variables import channels_of, stretches_of
 from readers.audio.reader import AudioReader, sound_facts
 from readers.channels import ChannelsReader
-from readers.chunks.array import NOTE, unpacked
 from readers.chunks.reader import ChunkedReader
 from readers.contract import Reader, Short
 from readers.fits.headers import HduName
@@ -455,11 +456,11 @@ def _is_of_features(augmentation: Any) -> bool:
 
 
 @documents(PipelineSettings, PipelineConfig)
-def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
+def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a preset
     index: Index,
     *,
     variables: Sequence[str] | None = None,
-    stretch: Stretches | None = None,
+    stretch: Stretches | Preset | str | os.PathLike[str] | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of arrays that are stored in chunks: Zarr, HDF5 and netCDF4.
@@ -468,12 +469,16 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
     ----------
     index : Index
         Each row is a position along one axis of the arrays, or a file; see `Index.from_zarr` and
-        `Index.scan_arrays`.
+        `Index.scan_arrays`. A row can also be a sample of several of these, see `Index.group`.
     variables : sequence of str, optional
-        Variables that become the channels, in this order; by default all of the Index.
-    stretch : Stretch, sequence or mapping of str to Stretch, optional
+        Variables that become the channels, in this order; by default all of the Index, except
+        those of masks.
+    stretch : Stretch, sequence or mapping of str to Stretch, or preset, optional
         As in `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``; the
-        values of other variables stay as they are.
+        values of other variables stay as they are. Or a preset such as ``"surya"``, its path or a
+        `Preset`: each variable gets the curve of the channel that its name contains (171 for
+        ``aia171`` and ``171A``; ``hmi_m``), for means over pixels. Nothing else of the preset is
+        applied, because the arrays are calibrated already.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
@@ -484,26 +489,24 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping
         them, in float32: ``scale_factor`` and ``add_offset`` are applied, and ``_FillValue`` and
         ``missing_value`` are NaN. With an integer dtype, in which all variables must be stored, it
         holds the elements as stored. Samples of several rows, such as sequences, are described in
-        `fits_pipeline`.
+        `fits_pipeline`; all variables of a row are channels there.
 
     Raises
     ------
+    OSError
+        If the file of a preset cannot be read.
     ValueError
-        If the Index does not describe chunks, or lacks a variable, or if settings contradict each
-        other.
+        If the Index does not describe chunks, or lacks a variable, if a preset has no numbers for
+        a variable, or if settings contradict each other.
     """
     check_index(index)
-    names = _variables_of(index, variables)
-    if isinstance(stretch, Mapping):
-        if unknown := [name for name in stretch if name not in names]:
-            raise ValueError(
-                f"stretch names {unknown[0]!r}, which is not a variable; variables are "
-                f"{', '.join(names)}"
-            )
-        stretch = tuple(stretch.get(name, Stretch()) for name in names)
-    settings = PipelineConfig(**{**config, "stretch": stretch})
+    channels = channels_of(index, variables, config.get("targets", {}))
+    given: Any = {**config, "stretch": stretches_of(stretch, channels)}
+    if given.get("grid") == "chunks" and (crop := pair_of("crop", given.get("crop"))) is not None:
+        given["grid"] = channels.grid(crop)
+    settings = PipelineConfig(**given)
     stored = None if settings.dtype in ("float32", "float16") else settings.dtype
-    reader = ChunkedReader(names, stored or "float32")
+    reader = ChunkedReader(channels.names, stored or "float32", channels.count)
     return _of_files(index, reader, functools.partial(_decode_chw, stored=stored), settings)
 
 
@@ -511,25 +514,6 @@ def _decode_chw(
     arrays: Mapping[str, Any], config: PipelineConfig, *, stored: str | None
 ) -> Decoded:
     return decode_array(arrays, config, stored=stored)._replace(layout="CHW")
-
-
-def _variables_of(index: Index, variables: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the variables to read; ValueError if the first row lacks one of them."""
-    if NOTE not in index:
-        raise ValueError(
-            f"chunked_pipeline needs an Index with a column {NOTE!r}, which describes the chunks: "
-            "make it by Index.from_zarr or Index.scan_arrays"
-        )
-    noted = unpacked(index[NOTE][0].as_py() or b"")
-    if variables is None:
-        return tuple(noted)
-    if isinstance(variables, str) or not isinstance(variables, Sequence):
-        raise ValueError(f"variables must be names, such as ('t2m', 'u10'), got {variables!r}")
-    if unknown := [name for name in variables if name not in noted]:
-        raise ValueError(
-            f"there is no variable {unknown[0]!r} in the Index, it has {', '.join(noted)}"
-        )
-    return tuple(variables)
 
 
 @documents(PipelineSettings, PipelineConfig)

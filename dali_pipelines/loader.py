@@ -26,6 +26,7 @@ from dali_pipelines.loading.recovery import BadRows, BadSample, find_undecodable
 from dali_pipelines.loading.settings import pipeline_settings, row_values
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.loading.step import Step
+from dali_pipelines.memory import warn_of_memory
 from dali_pipelines.runtime.devices import (
     Device,
     DeviceLike,
@@ -35,6 +36,7 @@ from dali_pipelines.runtime.devices import (
 )
 from dali_pipelines.runtime.interrupts import NoInterruptLost
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
+from dali_pipelines.runtime.ranks import find_local_rank
 from dali_pipelines.serving.of_loader import preprocessor_of
 from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
@@ -383,6 +385,7 @@ class Loader:
         try:
             with NoInterruptLost():
                 self._pipelines = self.make_pipelines()
+                warn_of_memory(self._pipelines, find_local_rank()[1] or 1)
                 for pipeline in self._pipelines:
                     pipeline.start_py_workers()
                 self._iterators = [self._framework.iterate(one) for one in self._pipelines]

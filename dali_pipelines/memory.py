@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import psutil
 
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.runtime.cgroup import free_memory_of_groups
+
+logger = logging.getLogger(__name__)
 
 _CONSUMER_BYTES = 700 << 20
 """Bytes of this process with PyTorch, DALI and numba; measured 0.5 GiB without GPU contexts."""
@@ -34,6 +37,8 @@ class MemoryEstimate:
     """The processes, and the samples that readers work on."""
     cupy: int = 0
     """Memory of CuPy, in addition to DALI's, on each GPU that decodes FITS; not part of `total`."""
+    sample: int = 0
+    """One sample in shared memory; part of `shared`."""
 
     @property
     def total(self) -> int:
@@ -42,15 +47,27 @@ class MemoryEstimate:
 
     def check(self) -> None:
         """Raise MemoryError if the pipelines do not fit into the free memory."""
+        if (reason := self.lacking()) is not None:
+            raise MemoryError(reason)
+
+    def lacking(self) -> str | None:
+        """Return why the pipelines do not fit into the free memory, and what to do, or None."""
         free = free_memory()
-        if self.total > free:
-            raise MemoryError(
-                f"this needs about {in_words(self.total)} of memory ({in_words(self.shared)} for "
-                f"samples in flight, {in_words(self.images)} for decoded batches, "
-                f"{in_words(self.processes)} for processes), but {in_words(free)} are free: "
-                "use a smaller batch_size, prefetch or crop, or fewer devices or "
-                "num_read_processes"
-            )
+        if self.total <= free:
+            return None
+        return (
+            f"this needs about {in_words(self.total)} of memory ({in_words(self.shared)} for "
+            f"samples in flight, of {in_words(self.sample)} each, {in_words(self.images)} for "
+            f"decoded batches, {in_words(self.processes)} for processes), but {in_words(free)} are "
+            "free: use a smaller batch_size, prefetch or crop, or fewer channels, devices or "
+            "num_read_processes"
+        )
+
+
+def warn_of_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int) -> None:
+    """Log a warning if pipelines that are about to start do not fit into the free memory."""
+    if (reason := estimate_memory(pipelines, num_consumers).lacking()) is not None:
+        logger.warning("%s; else the system may end the run", reason)
 
 
 def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1) -> MemoryEstimate:
@@ -63,9 +80,10 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
     num_consumers : int
         Number of processes like this one on this machine.
     """
-    shared = images = processes = 0
+    shared = images = processes = sample = 0
     for pipeline in pipelines:
         nbytes = pipeline.peek.nbytes if pipeline.peek is not None else 0
+        sample = max(sample, nbytes)
         batch, ahead = pipeline.max_batch_size, pipeline.ahead
         # The graph holds `ahead` batches while readers fill one, and on a GPU copies of them.
         shared += (2 * ahead + 1) * batch * nbytes
@@ -82,7 +100,7 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
     # Each pipeline has its own GPU.
     cupy = max((pipeline.footprint.cupy_nbytes for pipeline in pipelines), default=0)
     shared, images, processes = (num_consumers * nbytes for nbytes in of_one)
-    return MemoryEstimate(shared, images, processes, cupy)
+    return MemoryEstimate(shared, images, processes, cupy, sample)
 
 
 def free_memory() -> int:

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.aia.calibration import Calibration
-from dali_pipelines.factories import aia_pipeline
+from dali_pipelines.factories import aia_pipeline, chunked_pipeline
 from dali_pipelines.keywords import bound_keywords, without_keywords
 from dali_pipelines.loader import Loader
 from dali_pipelines.runtime.devices import Device
 from dali_pipelines.settings import OrderSettings
 from dali_pipelines.spread_rows import spread_rows
 from dali_pipelines.stretch import Kind, Stretch
+from dali_pipelines.variables import channels_of
 from readers.errors import ReadError
 from readers.values import check_integer
 
@@ -140,6 +141,8 @@ def pixel_statistics(
     factory = without_keywords(factory)
     if factory is aia_pipeline:
         kept = _unstretched(kept)
+    if factory is chunked_pipeline and kept.get("variables") is None:
+        kept["variables"] = channels_of(index, None, settings.get("targets", {})).names
     gathered = _Gathered(seed)
     with Loader(
         factory,

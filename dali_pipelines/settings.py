@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Required, TypedDict
 
@@ -108,6 +109,7 @@ class SharedSettings(OrderSettings, total=False):
     mode: Mode
     crop: int | tuple[int, int] | None
     window: WindowMode
+    grid: int | tuple[int, int] | Literal["chunks"] | None
     outside: Outside
     missing: float
     flip: Flip
@@ -201,6 +203,7 @@ class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
     variables: Sequence[str] | None
     calibration: Calibration | None
     preset: str | Preset | None
+    stretch: Stretches | Preset | str | os.PathLike[str] | None  # type: ignore[misc] # of arrays
     duration: float | None
     rate: int | None
     features: Features

@@ -42,6 +42,8 @@ class Window:
     angle: float = 0.0
     """Degrees by which the content is rotated about the window's centre, counterclockwise with rows
     counted upwards. If it is not 0, the graph resamples the window."""
+    step: tuple[int, int] = (1, 1)
+    """Rows and columns at whose multiples the window may begin, besides the last position."""
     zoom: float = 1.0
     """Factor above 0 by which the content is enlarged about the window's centre. If it is not 1,
     the graph resamples the window."""
@@ -135,19 +137,20 @@ class Window:
                 "out of the Index"
             )
             raise ValueError(msg)
-        return offset(height - self.height, self.y), offset(width - self.width, self.x)
+        y, x = self.step
+        return offset(height - self.height, self.y, y), offset(width - self.width, self.x, x)
 
 
-def offset(free: int, fraction: float | None) -> int:
+def offset(free: int, fraction: float | None, step: int = 1) -> int:
     """Return the position of a window that leaves `free` pixels; None for the centre.
 
-    ValueError if the fraction is not in [0, 1).
+    It is a multiple of `step`, or the last position. ValueError if the fraction is not in [0, 1).
     """
     if fraction is None:
         return free // 2
     if not 0 <= fraction < 1:
         raise ValueError(f"y and x of a window must be fractions in [0, 1), got {fraction}")
-    return int(fraction * (free + 1))
+    return min(free, step * int(fraction * (-(-free // step) + 1)))
 
 
 def needed_box(

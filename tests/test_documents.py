@@ -30,6 +30,7 @@ import numpy as np
 import pytest
 import solar_files
 import xarray as xr
+import zarr
 from all_readers import MODULES, AnyReader
 from astropy.io import fits
 from astropy.wcs import WCS
@@ -157,8 +158,15 @@ def _write_arrays(folder: Path) -> None:
     numbers = np.random.default_rng(0).normal(280, 9, (6, 2, 90, 80)).astype(np.float32)
     axes = ("time", "level", "lat", "lon")
     times = np.datetime64("2020-01-01", "ns") + np.arange(6) * np.timedelta64(6, "h")
-    variables = {"t2m": (axes[:1] + axes[2:], numbers[:, 0]), "z": (axes, numbers)}
+    of_surface = axes[:1] + axes[2:]
+    variables = {"t2m": (of_surface, numbers[:, 0]), "z": (axes, numbers)}
+    variables["front"] = of_surface, (numbers[:, 0] > 290).astype(np.int8)
     xr.Dataset(variables, {"time": times}).to_zarr(folder / "weather.zarr", zarr_format=2)
+    for wavelength in (171, 193):
+        path = str(folder / "sdomlv2.zarr" / "2014" / f"{wavelength}A")
+        made = zarr.create_array(path, shape=(6, 90, 80), chunks=(3, 90, 80), dtype="f4")
+        made[...] = numbers[:, 1]
+        made.attrs["T_OBS"] = [f"{time.astype('M8[s]')}Z" for time in times]
     (folder / "goes").mkdir()
     for number, time in enumerate(times):
         image = xr.Dataset({"Rad": (("y", "x"), numbers[number, 0])})
@@ -170,7 +178,7 @@ def _write_arrays(folder: Path) -> None:
     names = [f"aia{n}" for n in (94, 131, 171, 193, 211, 304, 335, 1600)]
     names += [f"hmi_{part}" for part in ("m", "bx", "by", "bz", "v")]
     for number in range(6):
-        sun = xr.Dataset({name: (("y", "x"), numbers[number, 0]) for name in names})
+        sun = xr.Dataset(dict.fromkeys(names, (("y", "x"), numbers[number, 0])))
         sun.attrs["date"] = f"2014-01-01T{number // 5:02}:{12 * (number % 5):02}:00"
         sun.to_netcdf(folder / "sdo" / f"{number}.nc", engine="h5netcdf")
 

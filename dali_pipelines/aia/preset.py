@@ -7,6 +7,7 @@ of the same form, passed by its path.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -114,6 +115,20 @@ class Preset:
         if self.reduced_from is None:
             return stretch
         return replace(stretch, unit=stretch.unit * (self.size / self.reduced_from) ** 2)
+
+
+_WAVELENGTH = re.compile(r"(?:aia_?)?0*([1-9][0-9]*)a?")
+
+
+def channel_of(variable: str) -> str:
+    """Return the channel after which a variable is named.
+
+    It is 171 for names such as ``aia171``, ``AIA_0171``, ``171A`` (SDOMLv2) and ``2014/171A``, and
+    otherwise the name in lower case, without its group.
+    """
+    name = variable.rpartition("/")[2].lower()
+    found = _WAVELENGTH.fullmatch(name)
+    return found[1] if found else name
 
 
 _NEEDED = {"size", "exposure", "degradation"}

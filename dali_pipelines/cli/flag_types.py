@@ -112,6 +112,17 @@ def fractions(text: str) -> dict[str, float]:
     return found
 
 
+def positions(text: str) -> dict[str, int]:
+    """Read positions on axes of the command line, as level=3,run=-1."""
+    words = [re.fullmatch(r"\s*([^=]+)=(-?\d+)\s*", word) for word in text.split(",")]
+    found = {word[1].strip(): int(word[2]) for word in words if word}
+    if len(found) < len(words):
+        raise argparse.ArgumentTypeError(
+            f"expected names of axes, each once, and positions, as level=3,run=-1, got {text!r}"
+        )
+    return found
+
+
 def function_of(flag: str, name: str) -> Any:
     """Return a function by its name, also from the current folder; ValueError if there is none."""
     sys.path.append(os.getcwd())

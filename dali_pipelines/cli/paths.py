@@ -81,7 +81,7 @@ def _images(indexes: Sequence[Index], hdu: HduName | None = None) -> Index:
 def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
     """Return the Index of a file, folder, glob, URL or Index file, or raise CommandError.
 
-    Without suffixes the path is a Zarr store, or HDF5 or netCDF4 by the suffix of the (first) file.
+    Without suffixes it is an Index of arrays, see `dali_pipelines.cli.arrays.array_index`.
     """
     with refusing(ImportError, OSError, ValueError):
         return index_at(file, suffixes, storage)
@@ -89,15 +89,13 @@ def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
 
 def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
     """Return the Index like `scanned`, also of several paths, with the errors of its methods."""
-    from readers.chunks.hdf5 import SUFFIXES
+    from dali_pipelines.cli.arrays import array_index
     from readers.index.table import INDEX_SUFFIXES, Index
 
     first = data if isinstance(data, str) else data[0]
     if suffixes or first.endswith(INDEX_SUFFIXES):
         return Index.scan(data, suffixes=suffixes, storage=storage)
-    if first.lower().endswith(SUFFIXES):
-        return Index.scan_arrays(data, storage=storage)
-    return Index.from_zarr(data, storage=storage)
+    return array_index(data, storage)
 
 
 def check_output(path: str) -> None:

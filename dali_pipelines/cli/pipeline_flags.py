@@ -29,12 +29,13 @@ AUGMENTATIONS = (
 )
 """Names that ``--augment`` takes."""
 _IMAGE = (
-    "mode seed crop window outside missing flip flip_probability rotate zoom random_area "
+    "mode seed crop window grid outside missing flip flip_probability rotate zoom random_area "
     "random_aspect_ratio resize_shorter resize interpolation stretch augment transform ragged "
     "outputs"
 )
 _CHANGES: dict[str, dict[str, Any]] = {
     "crop": {"metavar": "PIXELS"},
+    "grid": {"type": number_or("chunks"), "nargs": "+", "metavar": "PIXELS"},
     "resize": {"metavar": "PIXELS"},
     "resize_shorter": {"metavar": "PIXELS"},
     "stretch": {
@@ -94,10 +95,20 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked"))
     preset: str | None = option(
-        None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
+        None,
+        "aia: calibrate and stretch by this recipe, a name or a .toml file; chunked: stretch by it",
+        metavar="NAME",
+    )
+    variables: tuple[str, ...] | None = option(
+        None,
+        "chunked: variables that become the channels (default: all of the Index)",
+        nargs="+",
+        metavar="NAME",
     )
     mask: str | None = option(
-        None, "column of the Index with the file of each image's mask", metavar="COLUMN"
+        None,
+        "column of the Index with the file of each image's mask; chunked: variable with the mask",
+        metavar="COLUMN",
     )
     boxes: str | None = option(
         None, "column with lists of boxes, each x1, y1, x2, y2", metavar="COLUMN"
@@ -110,10 +121,15 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     def __post_init__(self) -> None:
         StorageFlags.__post_init__(self)
-        given = ["preset"] * (self.preset is not None)
-        given += given_flags(self, "calibration_settings")
-        if given and self.pipeline != "aia":
-            raise ValueError(f"--{given[0]} is for --pipeline=aia, got {self.pipeline}")
+        of_aia = list(given_flags(self, "calibration_settings"))
+        if self.preset is not None and self.pipeline != "chunked":
+            of_aia.insert(0, "preset")
+        if of_aia and self.pipeline != "aia":
+            raise ValueError(f"--{of_aia[0]} is for --pipeline=aia, got {self.pipeline}")
+        if self.variables is not None and self.pipeline != "chunked":
+            raise ValueError(f"--variables is for --pipeline=chunked, got {self.pipeline}")
+        if self.preset is not None and self.pipeline == "chunked" and "stretch" in self.settings:
+            raise ValueError("--preset and --stretch both stretch arrays: leave out one")
         if self.hdu is not None and self.pipeline != "fits":
             raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
         _ = self.pipeline_config  # to check the settings
@@ -124,6 +140,8 @@ class PipelineFlags(StorageFlags, HduFlags):
         settings = {"batch_size": 1, **self.pipeline_settings()}
         if self.pipeline == "audio":  # windows of recordings need no crop
             settings.pop("window", None)
+        if self.pipeline == "chunked" and settings.get("grid") == "chunks":
+            del settings["grid"]
         return PipelineConfig(**settings)
 
     def pipeline_settings(self) -> dict[str, Any]:
@@ -141,10 +159,19 @@ class PipelineFlags(StorageFlags, HduFlags):
             settings["targets"] = targets
         return settings
 
+    def of_arrays(self) -> dict[str, Any]:
+        """Return the keywords of `chunked_pipeline` alone that were given."""
+        given: dict[str, Any] = {}
+        if self.variables is not None:
+            given["variables"] = tuple(self.variables)
+        if self.preset is not None and self.pipeline == "chunked":
+            given["stretch"] = self.preset
+        return given
+
     def image_flags(self, *more: str) -> str:
         """Return the flags that were given, those of images and of the fields in `more`."""
         names = ("hdu", "mask", "boxes", "labels")
-        given = {name: getattr(self, name) for name in names} | self.settings
+        given = {name: getattr(self, name) for name in names} | self.settings | self.of_arrays()
         given |= {name: getattr(self, name) for name in more}
         words = []
         for name, value in given.items():
@@ -167,7 +194,8 @@ class PipelineFlags(StorageFlags, HduFlags):
             raise ValueError("--labels are the labels of --boxes: set both")
         found: dict[str, Target] = {}
         if self.mask is not None:
-            found["mask"] = Mask(self.mask)
+            is_variable = self.pipeline == "chunked"
+            found["mask"] = Mask(variable=self.mask) if is_variable else Mask(self.mask)
         if self.boxes is not None:
             found["boxes"] = Boxes(self.boxes, labels=self.labels)
         return found

@@ -43,12 +43,12 @@ class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
         "bad_sample config"
     )
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "data": "data pipeline hdu planes hdus bad_sample max_bad",
+        "data": "data pipeline hdu planes hdus variables bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency cache cache_bytes read_threads",
         "graph": "batch_size num_gpus device num_threads prefetch",
-        "image": "crop window outside missing flip flip_probability rotate zoom random_area "
+        "image": "crop window grid outside missing flip flip_probability rotate zoom random_area "
         "random_aspect_ratio resize_shorter resize interpolation stretch augment transform mean "
         "std dtype ragged outputs",
         "recordings": "duration short rate channels speeds features",
@@ -204,7 +204,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    settings |= config.of_audio() | config.clip_settings()
+    settings |= config.of_audio() | config.clip_settings() | config.of_arrays()
     return Loader(
         factory_of(config.pipeline),
         index,

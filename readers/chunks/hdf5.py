@@ -106,6 +106,17 @@ class Hdf5File:
         self.file.visititems(visit)
         return sorted(found)
 
+    def links(self) -> dict[str, str]:
+        """Return the other files to which links of the file itself lead, by their names."""
+        import h5py
+
+        found = {name: self.file.get(name, getlink=True) for name in self.file}
+        return {
+            name: link.filename
+            for name, link in found.items()
+            if isinstance(link, h5py.ExternalLink)
+        }
+
     def get(self, name: str) -> Hdf5Variable | None:
         """Return a variable by its path, or None.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.buffers import buffer
-from readers.chunks.array import NOTE, ChunkedArray, Piece, unpacked
+from readers.chunks.array import NOTE, SHARD, ChunkedArray, Piece, unpacked
 from readers.chunks.chunk import read_piece
 from readers.chunks.fetch import chunk_at, run, together
 from readers.chunks.filters import MODULES
@@ -22,7 +23,8 @@ from readers.errors import ReadError, reason_of
 from readers.messages import printable
 from readers.places.contract import Place
 from readers.places.urls import is_url
-from readers.window import Window
+from readers.values import check_integer
+from readers.window import Box, Window
 
 _DTYPES = (
     *("float32", "uint8", "uint16", "uint32", "uint64"),
@@ -33,6 +35,8 @@ _COMPARED: set[tuple[str, str, bytes]] = set()
 """Arrays whose metadata this process has compared with what was noted: path, name, note."""
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MOST_COMPARED = 1 << 12
+_HELD_BYTES = 64 << 20
+"""Bytes of decoded chunks that are held at the same time; what needs more is read in groups."""
 _WITH_GAPS: set[tuple[str, str]] = set()
 """Arrays of which this process has logged that a chunk is missing: path, name."""
 
@@ -48,21 +52,26 @@ class ChunkedReader:
 
     Parameters
     ----------
-    variables : tuple of str
-        Names of the variables, in the order of the channels.
+    variables : tuple of str, optional
+        Names of the variables, in the order of the channels. None for all that the Index notes of a
+        row, where rows, or parts of a sample, have variables of other names.
     dtype : str
         ``float32`` for values, with ``scale_factor`` and ``add_offset`` applied, and NaN for
         ``_FillValue`` and ``missing_value``; else the type in which all of them are stored, for
         the elements as they are.
+    num_variables : int, optional
+        Number of variables of each row, if `variables` is None.
 
     Raises
     ------
     ValueError
-        If no variable is named or one is twice, or dtype is not a type of numbers.
+        If no variable is named or one is twice, if neither variables nor their number are given,
+        or both, or if dtype is not a type of numbers.
     """
 
-    variables: tuple[str, ...]
+    variables: tuple[str, ...] | None
     dtype: str = "float32"
+    num_variables: int | None = None
 
     regions: ClassVar[bool] = True
     """It reads the pixels of `Window.within`."""
@@ -71,8 +80,15 @@ class ChunkedReader:
 
     def __post_init__(self) -> None:
         names = self.variables
+        if (names is None) == (self.num_variables is None):
+            raise ValueError(
+                f"set variables, or num_variables with variables=None, got {names!r} and "
+                f"{self.num_variables!r}"
+            )
+        if self.num_variables is not None:
+            check_integer("num_variables", self.num_variables, 1)
         are_names = isinstance(names, tuple) and all(isinstance(name, str) for name in names)
-        if not are_names or not names or len(set(names)) < len(names):
+        if names is not None and (not are_names or not names or len(set(names)) < len(names)):
             raise ValueError(f"variables must be names, each once, got {names!r}")
         if not isinstance(self.dtype, str) or self.dtype not in _DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {self.dtype!r}")
@@ -80,7 +96,7 @@ class ChunkedReader:
     @property
     def channels(self) -> int:
         """Number of variables."""
-        return len(self.variables)
+        return self.num_variables or len(self.variables or ())
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
@@ -91,24 +107,14 @@ class ChunkedReader:
         """Read the chunks of the window, or what it needs of them."""
         try:
             arrays, size = self._arrays(row)
-            y, x, (height, width) = 0, 0, size
+            box = Box(0, 0, *size)
             if window is not None:
                 window = window.within(*size)
-                y, x = window.place(*size)
-                height, width = window.height, window.width
-            nbytes = self.channels * height * width * np.dtype(self.dtype).itemsize
-            image = buffer(nbytes).view(self.dtype).reshape(self.channels, height, width)
-            pieces = [
-                (array, piece, plane_of_image)
-                for array, plane_of_image in zip(arrays, image, strict=True)
-                for piece in array.pieces(row.plane, y, x, height, width)
-            ]
-            readings = [read_piece(array, piece) for array, piece, _ in pieces]
-            found, input_bytes = run(together(readings), *_places(row))
-            for (array, piece, channel), elements in zip(pieces, found, strict=True):
-                if elements is None:
-                    _check_there(row, array)
-                self._put(array, piece, elements, channel)
+                box = Box(*window.place(*size), window.height, window.width)
+            nbytes = self.channels * box.height * box.width * np.dtype(self.dtype).itemsize
+            image = buffer(nbytes).view(self.dtype)
+            image = image.reshape(self.channels, box.height, box.width)
+            input_bytes = read_box(row, arrays, box, image)
         except Exception as error:
             raise _read_error(row, error) from error
         return Sample({"image": image}, input_bytes, size)
@@ -134,18 +140,12 @@ class ChunkedReader:
 
     def _arrays(self, row: Row) -> tuple[list[ChunkedArray], tuple[int, int]]:
         """Return the variables, and the (height, width) that all have."""
-        note = row.notes.get(NOTE)
-        if not note:
+        arrays = noted_arrays(row, self.variables)
+        if len(arrays) != self.channels:
             raise ValueError(
-                f"the row has no column {NOTE!r} that says where the chunks are: make the Index by "
-                "Index.from_zarr or Index.scan_arrays"
+                f"the Index notes {len(arrays)} variables, {', '.join(a.name for a in arrays)}, "
+                f"expected {self.channels}: name the variables"
             )
-        noted = unpacked(note)
-        if missing := [name for name in self.variables if name not in noted]:
-            raise ValueError(
-                f"there is no variable {missing[0]!r} in the Index, it has {', '.join(noted)}"
-            )
-        arrays = [noted[name] for name in self.variables]
         sizes = {array.image_size: array.name for array in arrays}
         if len(sizes) > 1:
             (one, name), (other, other_name), *_ = sizes.items()
@@ -153,32 +153,168 @@ class ChunkedReader:
                 f"the variables of an image must have one size (height x width): {name!r} has "
                 f"{one[0]}x{one[1]}, {other_name!r} {other[0]}x{other[1]}"
             )
-        for array in arrays:
-            if self.dtype != "float32":
+        if self.dtype != "float32":
+            for array in arrays:
                 _check_stored(array, np.dtype(self.dtype))
-            if (array.check or array.file_bytes) and (
-                key := (row.path, array.name, note)
-            ) not in _COMPARED:
-                if array.file_bytes:
-                    _check_file(row, array.file_bytes)
-                else:
-                    check_unchanged(row.places, row.path, array)
-                if len(_COMPARED) >= _MOST_COMPARED:
-                    _COMPARED.clear()
-                _COMPARED.add(key)
         return arrays, arrays[0].image_size
 
-    def _put(self, array: ChunkedArray, piece: Piece, elements: Any, channel: NDArray[Any]) -> None:
-        """Write the elements of a piece into its channel; None stands for fill values."""
-        y_axis, x_axis = array.image_axes
-        height, width = (stop - start for start, stop in (piece.box[y_axis], piece.box[x_axis]))
-        if elements is None:
-            elements = np.broadcast_to(array.fill_value, (height, width))
-        out = channel[piece.top : piece.top + height, piece.left : piece.left + width]
-        if self.dtype == "float32":
-            put_values(elements, array.packing, out)
-        else:
-            out[...] = viewed(elements, array.packing)
+
+def noted_arrays(row: Row, names: Sequence[str] | None) -> list[ChunkedArray]:
+    """Return variables of a row by name, None for all, after a check that they are unchanged.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the Index notes none, or not one of these, or if they are not what it notes.
+    """
+    note = row.notes.get(NOTE)
+    if not note:
+        raise ValueError(
+            f"the row has no column {NOTE!r} that says where the chunks are: make the Index by "
+            "Index.from_zarr or Index.scan_arrays"
+        )
+    noted = unpacked(note)
+    names = tuple(noted) if names is None else names
+    if missing := [name for name in names if name not in noted]:
+        raise ValueError(
+            f"there is no variable {missing[0]!r} in the Index, it has {', '.join(noted)}"
+        )
+    arrays = [noted[name] for name in names]
+    for array in arrays:
+        if (array.check or array.file_bytes) and (
+            key := (row.path, array.name, note)
+        ) not in _COMPARED:
+            if array.file_bytes:
+                _check_file(row, array.file_bytes)
+            else:
+                check_unchanged(row.places, row.path, array)
+            if len(_COMPARED) >= _MOST_COMPARED:
+                _COMPARED.clear()
+            _COMPARED.add(key)
+    return arrays
+
+
+def read_box(row: Row, arrays: Sequence[ChunkedArray], box: Box, out: NDArray[Any]) -> int:
+    """Read a part of each variable.
+
+    Parameters
+    ----------
+    row : Row
+        Row whose plane is read.
+    arrays : sequence of ChunkedArray
+        Result of `noted_arrays`.
+    box : Box
+        Part of the image.
+    out : ndarray, shape (variables, height, width)
+        Gets the values, if it is of floats, else the elements as stored.
+
+    Returns
+    -------
+    int
+        Bytes that were read.
+
+    Raises
+    ------
+    Exception
+        If a chunk cannot be read: libraries of filters have errors of their own.
+    """
+    pieces = (
+        (array, piece, channel)
+        for array, channel in zip(arrays, out, strict=True)
+        for piece in array.pieces(row.plane, *box)
+    )
+    input_bytes = 0
+    for group in _groups(pieces):
+        readings = [read_piece(array, piece) for array, piece, _ in group]
+        found, nbytes = run(together(readings), *_places(row))
+        input_bytes += nbytes
+        for (array, piece, channel), elements in zip(group, found, strict=True):
+            if elements is None:
+                _check_there(row, array)
+            _put(array, piece, elements, channel)
+    return input_bytes
+
+
+Part = tuple[ChunkedArray, Piece, NDArray[Any]]
+"""A piece of a variable, and the channel that gets it."""
+
+
+def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Yield the parts in groups that are read at the same time: all, unless they are large."""
+    group: list[Part] = []
+    held = 0
+    for array, piece, channel in parts:
+        is_cut = all(codec["id"] in ("blosc", SHARD) for codec in array.codecs)
+        lengths = (stop - start for start, stop in piece.box)
+        elements = math.prod(lengths) if is_cut else array.chunk_elements
+        nbytes = elements * np.dtype(array.dtype).itemsize
+        if group and held + nbytes > _HELD_BYTES:
+            yield group
+            group, held = [], 0
+        group.append((array, piece, channel))
+        held += nbytes
+    yield group
+
+
+def _put(array: ChunkedArray, piece: Piece, elements: Any, channel: NDArray[Any]) -> None:
+    """Write the elements of a piece into its channel; None stands for fill values."""
+    y_axis, x_axis = array.image_axes
+    height, width = (stop - start for start, stop in (piece.box[y_axis], piece.box[x_axis]))
+    if elements is None:
+        elements = np.broadcast_to(array.fill_value, (height, width))
+    out = channel[piece.top : piece.top + height, piece.left : piece.left + width]
+    if out.dtype.kind == "f":
+        put_values(elements, array.packing, out)
+    else:
+        out[...] = viewed(elements, array.packing)
+
+
+def read_variable(
+    row: Row, name: str, size: tuple[int, int], box: Box, dtype: str
+) -> tuple[NDArray[Any], int]:
+    """Read a part of one variable, for a mask.
+
+    Parameters
+    ----------
+    row : Row
+        Row whose plane is read.
+    name : str
+        Name of the variable.
+    size : tuple of int
+        Required (height, width) of the variable.
+    box : Box
+        Part to read.
+    dtype : str
+        Type of the mask: of floats for values, else for the elements as stored.
+
+    Returns
+    -------
+    tuple of (ndarray, int)
+        Shape (height, width) of the box: float64 for float64, else float32 for floats; integers of
+        the stored type. And the number of bytes read.
+
+    Raises
+    ------
+    Exception
+        If it cannot be read, has another size, or has values that are not integers.
+    """
+    (array,) = noted_arrays(row, (name,))
+    if array.image_size != size:
+        raise ValueError(
+            f"has {array.image_size[0]}x{array.image_size[1]} pixels, but the image "
+            f"{size[0]}x{size[1]} (height x width): a mask must have the size of its image"
+        )
+    packing = array.packing
+    if np.dtype(dtype).kind == "f":
+        held = np.dtype(np.float64 if dtype == "float64" else np.float32)
+    elif packing is not None and (packing["scale"], packing["offset"]) != (None, None):
+        raise ValueError(
+            f"is packed by scale_factor or add_offset, but dtype is {dtype!r}: set dtype='float32'"
+        )
+    else:
+        held = viewed_dtype(np.dtype(array.dtype).newbyteorder("="), packing)
+    out = np.empty((1, box.height, box.width), held)
+    return out[0], read_box(row, [array], box, out)
 
 
 def _check_file(row: Row, nbytes: int) -> None:

@@ -508,6 +508,8 @@ def _not_found(store: ZarrStore) -> str:
             return f"there is no such folder: {store.root!r}"
         if os.path.isfile(store.root):
             return f"expected the folder of a Zarr array or group, got a file: {store.root!r}"
+    if store._json("attributes.json") is not None:
+        begin = "this is N5, which is not read: write it again as Zarr"
     icechunk = any(store._json(key) for key in ("refs/branch.main/ref.json",))
     if icechunk or (not is_url(store.root) and os.path.isdir(f"{store.root}/snapshots")):
         begin = "this is a repository of icechunk, which is not read: copy a snapshot to Zarr"

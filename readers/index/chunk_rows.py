@@ -162,9 +162,11 @@ def chosen(
 
 
 def select_axes(
-    array: Variable, dim: str | None, isel: Mapping[str, int]
+    array: Variable, dim: str | None, isel: Mapping[str, int], *, may_be_constant: bool = False
 ) -> tuple[int | None, ...]:
     """Return what rows show along each axis, see `ChunkedArray.select`.
+
+    With `may_be_constant` an array without the axis of the rows shows the same in each of them.
 
     Raises
     ------
@@ -179,7 +181,8 @@ def select_axes(
     for name, position in isel.items():
         if name in shape and not -shape[name] <= position < shape[name]:
             raise ValueError(f"{has}: there is no position {position} on {name!r}")
-    if dim is not None and dim not in shape:
+    is_constant = may_be_constant and len(shape.keys() - isel.keys()) == 2
+    if dim is not None and dim not in shape and not is_constant:
         raise ValueError(f"{has}, expected {dim!r} among them: name the axis of the rows by dim=")
     found = tuple(
         ROW if name == dim else isel[name] % shape[name] if name in isel else None for name in names
@@ -212,8 +215,16 @@ def check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, int]) -> None:
 
 
 def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
-    """Return the number of rows; ValueError if variables differ in it, or in size."""
-    lengths = {one.name: one.num_planes or 1 for one in arrays}
+    """Return the number of rows; ValueError if variables differ in it, or in size, or none has it.
+
+    Variables without the axis of the rows are those of each of them.
+    """
+    lengths = {one.name: one.num_planes for one in arrays if one.num_planes is not None}
+    if dim is not None and not lengths:
+        raise ValueError(
+            f"none of the variables {', '.join(one.name for one in arrays)} has the axis {dim!r} "
+            "of the rows: add one, or name another axis by dim="
+        )
     sizes = {one.name: one.image_size for one in arrays}
     for found in (lengths, sizes):
         if len(set(found.values())) > 1:
@@ -223,7 +234,15 @@ def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
                 f"the variables of an Index must have one {what}, got {shown}: make an Index "
                 "of each"
             )
-    return next(iter(lengths.values()))
+    return next(iter(lengths.values()), 1)
+
+
+def with_rows(arrays: Mapping[str, V], dim: str | None) -> V:
+    """Return the first array that has the axis of the rows, or of which each row has all."""
+    return next(
+        (one for one in arrays.values() if dim in dimension_names(one, dim)),
+        next(iter(arrays.values())),
+    )
 
 
 def columns_of(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from readers.chunks.array import NOTE, ChunkedArray, packed
 from readers.chunks.hdf5 import Hdf5File, Hdf5Variable, for_plane, open_hdf5
+from readers.errors import reason_of
 from readers.index.chunk_rows import (
     as_column,
     check_axes,
@@ -16,9 +17,12 @@ from readers.index.chunk_rows import (
     chosen,
     columns_of,
     select_axes,
+    with_rows,
     with_times,
 )
+from readers.index.skipped import Skipped
 from readers.messages import did_you_mean, printable
+from readers.places.failures import is_of_store
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ def hdf5_table(
     isel: Mapping[str, int] | None,
     columns: Mapping[str, str] | None,
     places: Places,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
 ) -> pa.Table:
     """Return the table of `readers.index.table.Index.scan_arrays`.
 
@@ -39,25 +44,66 @@ def hdf5_table(
     ----------
     files : Table
         The files, as `Index.scan` finds them.
-    variables, dim, isel, columns, places
+    variables, dim, isel, columns, places, progress
         See there.
+    """
+    found = file_tables(files, variables, dim, isel, columns, places)
+    tables: list[pa.Table] = []
+    skipped, first = Skipped(), None
+    for path, each in zip(files["path"].to_pylist(), progress(found), strict=True):
+        if isinstance(each, Exception):
+            first = first or type(each)(f"{printable(path)}: {each}")
+            skipped.reject("files that cannot be read", path, each)
+        else:
+            tables.append(each)
+    if not tables and first is not None:
+        raise first
+    skipped.log()
+    return joined_tables(tables)
+
+
+def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of several tables, whose columns may differ."""
+    import pyarrow as pa
+
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+
+
+def file_tables(
+    files: pa.Table,
+    variables: Sequence[str] | None,
+    dim: str | None,
+    isel: Mapping[str, int] | None,
+    columns: Mapping[str, str] | None,
+    places: Places,
+) -> Iterator[pa.Table | OSError | ValueError]:
+    """Yield the rows of each file, or the reason why it cannot be read; see `hdf5_table`.
+
+    Raises
+    ------
+    ImportError
+        If h5py is not installed.
+    OSError
+        If remote storage does not answer: all other files would wait as long.
+    ValueError
+        If a column has the name of one of the files.
     """
     import pyarrow as pa
 
-    tables = []
     for number, path in enumerate(files["path"].to_pylist()):
         try:
             with open_hdf5(path, places) as file:
                 found = _table_of(file, variables, dim, isel or {}, columns)
         except (OSError, ValueError) as error:
-            raise type(error)(f"{printable(path)}: {error}") from error
+            if is_of_store(error):
+                raise
+            yield type(error)(reason_of(error, path))
+            continue
         for name in reversed(files.column_names):
             if name in found.column_names:
                 raise ValueError(f"columns: the files have a column {name!r}, choose another name")
-            value = files[name][number]
-            found = found.add_column(0, name, pa.repeat(value, len(found)))
-        tables.append(found)
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+            found = found.add_column(0, name, pa.repeat(files[name][number], len(found)))
+        yield found
 
 
 def _table_of(
@@ -70,14 +116,21 @@ def _table_of(
     """Return the rows of a file."""
     import pyarrow as pa
 
-    found = chosen(file, variables, dim, isel)
-    arrays = [one.chunked(name, select_axes(one, dim, isel)) for name, one in found.items()]
+    try:
+        found = chosen(file, variables, dim, isel)
+    except ValueError as error:
+        if not (links := file.links()) or variables is not None:
+            raise
+        shown = ", ".join(f"{name} to {path}" for name, path in links.items())
+        raise ValueError(f"{error}; links to other files are not followed: {shown}") from error
+    how = {"may_be_constant": variables is not None}
+    arrays = [one.chunked(name, select_axes(one, dim, isel, **how)) for name, one in found.items()]
     check_axes(found, isel)
     num_rows = check_lengths(arrays, dim)
     table: dict[str, Any] = {}
     if dim is not None:
         table["plane"] = pa.array(np.arange(num_rows, dtype=np.int32))
-        table |= columns_of(file, next(iter(found.values())), dim, columns, num_rows)
+        table |= columns_of(file, with_rows(found, dim), dim, columns, num_rows)
     else:
         first = next(iter(found.values()))
         table |= {name: _scalar(file, first, of) for name, of in (columns or {}).items()}
@@ -93,7 +146,9 @@ def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes
     last: tuple[int, ...] | None = None
     for plane in range(num_planes):
         # Rows in the same chunks have the same note.
-        numbers = tuple(plane // one.chunks[one.row_axis] for one in arrays)
+        numbers = tuple(
+            plane // one.chunks[one.row_axis] for one in arrays if one.num_planes is not None
+        )
         if numbers != last:
             note = packed([for_plane(one, plane) for one in arrays])
         notes.append(note)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from readers.chunks.hdf5 import SUFFIXES as _ARRAYS
 from readers.index.paths import check_path, expanded, whole
 from readers.index.schema import text_column
 from readers.index.skipped import HIDDEN, Skipped
@@ -50,6 +51,8 @@ SUFFIXES = {
 """Suffixes of files to find in a folder, with their format, in lower case; any case matches."""
 _LISTS = (".parquet", ".arrow", ".csv", ".tar")
 """Suffixes of files that make many rows."""
+_ZARR = ("zarr.json", ".zgroup", ".zarray")
+"""A file that each folder of Zarr has."""
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
 ALL_SUFFIXES = tuple(suffix for suffix, name in FORMATS.items() if name != "video")
@@ -92,7 +95,10 @@ def find_files(
             yield path
         search.skipped.close()
         if path is None:
-            raise FileNotFoundError(f"{text}: {search.nothing_found()}")
+            zarr = any(os.path.isfile(os.path.join(text, name)) for name in _ZARR)
+            how = "use Index.from_zarr, or dali-pipelines index --variables all"
+            told = f"; it is Zarr: {how}" if zarr else ""
+            raise FileNotFoundError(f"{text}: {search.nothing_found()}{told}")
         search.log(text)
     elif os.path.isfile(text):
         yield os.path.abspath(text)
@@ -271,6 +277,9 @@ class _Search:
         if ".mdb" in self.others:
             how = "use Index.from_lmdb, or dali-pipelines index --container lmdb"
             return f"{wanted}; it holds an LMDB: {how}"
+        if arrays := [suffix for suffix in _ARRAYS if suffix in self.others]:
+            how = "use Index.scan_arrays, or dali-pipelines index --variables all"
+            return f"{wanted}; some end in {arrays[0]}: {how}"
         if ".tar" in self.others:
             return f"{wanted}; it holds tars: use Index.from_tar, or scan it alone"
         for suffix, count in self.others.most_common():

@@ -285,9 +285,10 @@ class Index:
         root : path, URL, or iterable of these
             Folder of a group or an array, of Zarr 2 or 3, also sharded. Rows of several follow each
             other.
-        variables : sequence of str
-            Names of arrays, ``group/name`` for those of groups in the group. By default all that
-            have the axes; stores of web servers need consolidated metadata for this.
+        variables : sequence of str, optional
+            Names of arrays, ``group/name`` for those of groups in the group. Those without the axis
+            of the rows, such as a land mask, are the same in each row. By default all that have the
+            axes; stores of web servers need consolidated metadata for this.
         dim : str, optional
             Name of the axis of the rows. In arrays whose axes have no names it is the first one.
             None makes one row of each root.
@@ -337,6 +338,7 @@ class Index:
         dim: str | None = None,
         isel: Mapping[str, int] | None = None,
         columns: Mapping[str, str] | None = None,
+        progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
     ) -> Self:
         """Make an Index of variables of HDF5 and netCDF4 files, by the chunks that they are in.
@@ -348,9 +350,10 @@ class Index:
         data : path, or iterable of paths
             Files, as of `scan`: a folder is searched for ``.nc``, ``.nc4``, ``.h5``, ``.hdf5``,
             ``.he5`` and ``.hdf``.
-        variables : sequence of str
-            Names of data sets, ``group/name`` for those in groups. By default all of the first
-            group that have the axes, two beside `dim` and those of `isel`.
+        variables : sequence of str, optional
+            Names of data sets, ``group/name`` for those in groups. Those without the axis of the
+            rows are the same in each row of a file. By default all that have the axes, two beside
+            `dim` and those of `isel`.
         dim : str, optional
             Name of an axis with a row for each position. By default each file is one row.
         isel : mapping of str to int, optional
@@ -361,6 +364,8 @@ class Index:
             Columns, by the names of variables or attributes: with `dim` of one axis, else of one
             value. By default, with `dim`, its coordinates. Numbers that count from a date, and
             text in ISO 8601, become times.
+        progress : callable
+            Wraps the files to report progress, e.g. ``tqdm.tqdm``.
         storage : Storage, optional
             How remote objects are requested.
 
@@ -368,7 +373,8 @@ class Index:
         -------
         Index
             With ``path``; with `dim` also ``plane``, the position; the columns; and ``chunks``,
-            bytes that tell `chunked_pipeline` how each variable is stored.
+            bytes that tell `chunked_pipeline` how each variable is stored. Files for which this
+            fails are left out; the log counts them and names the first.
 
         Raises
         ------
@@ -377,11 +383,11 @@ class Index:
         ImportError
             If h5py is not installed.
         OSError
-            If a file cannot be read.
+            If no file can be read.
         ValueError
-            If a file is not HDF5; if a variable is missing, or not read: text, compound types, an
-            unknown filter, a link to another file, a virtual data set; if an axis is missing, or
-            the variables differ in size.
+            If no file is HDF5; if a variable is missing in all files, or not read: text, compound
+            types, an unknown filter, a link to another file, a virtual data set; if an axis is
+            missing, or the variables differ in size.
 
         Examples
         --------
@@ -396,7 +402,7 @@ class Index:
         places = Places(storage or Storage())
         check_arguments(variables, dim, isel, columns)
         files = scanned_table(data, SUFFIXES, places)
-        return cls(hdf5_table(files, variables, dim, isel, columns, places))
+        return cls(hdf5_table(files, variables, dim, isel, columns, places, progress))
 
     @classmethod
     def scan_audio(

@@ -22,6 +22,7 @@ from readers.index.chunk_rows import (
     chosen,
     columns_of,
     select_axes,
+    with_rows,
 )
 from readers.index.paths import whole
 from readers.messages import printable
@@ -74,8 +75,10 @@ def _table_of(
         arrays = chosen(store, variables, dim, isel)
         for name, array in arrays.items():
             check_dtype(array.shown, np.dtype(array.chunked(name, ()).dtype))
+        how = {"may_be_constant": variables is not None}
         chunked = [
-            array.chunked(name, select_axes(array, dim, isel)) for name, array in arrays.items()
+            array.chunked(name, select_axes(array, dim, isel, **how))
+            for name, array in arrays.items()
         ]
         check_axes(arrays, isel)
         if store.is_consolidated:
@@ -90,7 +93,7 @@ def _table_of(
         }
         if dim is not None:
             table["plane"] = pa.array(np.arange(num_rows, dtype=np.int32))
-            table |= columns_of(store, next(iter(arrays.values())), dim, columns, num_rows)
+            table |= columns_of(store, with_rows(arrays, dim), dim, columns, num_rows)
         elif columns:
             raise ValueError("columns need the axis of the rows: name it by dim=")
     except ValueError as error:

@@ -58,6 +58,8 @@ class Geometry:
     """(height, width) in pixels of the window to cut; None for the whole image."""
     window: WindowMode = "center"
     """Position of the window in the image."""
+    grid: tuple[int, int] | None = None
+    """Rows and columns at whose multiples random windows begin; None for any."""
     outside: Outside = "reject"
     """Treatment of windows that are not wholly inside the image."""
     flip: Flip = ""
@@ -99,6 +101,8 @@ class Geometry:
             raise ValueError("random_aspect_ratio needs random_area, such as (0.08, 1)")
         if self.window != "center" and self.crop is None:
             raise ValueError(f"window {self.window!r} needs a crop, the size of the window")
+        if self.grid is not None:
+            self._check_grid(self.grid)
         if self.window == "row" and self.resize_shorter is not None:
             raise ValueError(
                 "window 'row' refers to the image itself, not a resized one: leave out "
@@ -117,6 +121,18 @@ class Geometry:
         if isinstance(self.outputs, str) or not set(self.outputs) <= set(PLACEMENT_SPECS):
             known = ", ".join(PLACEMENT_SPECS)
             raise ValueError(f"outputs must be a tuple with any of {known}, got {self.outputs!r}")
+
+    def _check_grid(self, grid: tuple[int, int]) -> None:
+        if self.crop is None or self.window != "random" or self.resize_shorter is not None:
+            raise ValueError(
+                "grid is for random windows of the image itself: set window='random' and crop, and "
+                "leave out resize_shorter"
+            )
+        if not all(1 <= step <= size for step, size in zip(grid, self.crop, strict=True)):
+            raise ValueError(
+                f"grid must be from 1x1 to {self.crop[0]}x{self.crop[1]}, the crop (height x "
+                f"width), got {grid}: pixels between larger ones would never be shown"
+            )
 
     def _check_region(self, area: tuple[float, float]) -> None:
         check_ranges(area, self.random_aspect_ratio)
@@ -275,11 +291,12 @@ class Geometry:
             return None
         height, width = self.crop
         if self.resize_shorter is not None:
-            own = {"shorter": self.resize_shorter, "reach": REACH[self.interpolation]}
+            own: Any = {"shorter": self.resize_shorter, "reach": REACH[self.interpolation]}
             return ScaledWindow(height=height, width=width, y=y, x=x, **own)
+        step = self.grid or (1, 1)
         if self.outside == "fill":
-            return RowWindow(height=height, width=width, y=y, x=x, outside="fill")
-        return Window(height=height, width=width, y=y, x=x)
+            return RowWindow(height=height, width=width, y=y, x=x, step=step, outside="fill")
+        return Window(height=height, width=width, y=y, x=x, step=step)
 
     def draw_window(
         self, seed: int, epoch: int, row: int, corner: tuple[float, float] | None = None

@@ -102,8 +102,9 @@ class RowWindow(Window):
         return Box(y, x, rows, columns)
 
     def _given(self, height: int, width: int) -> tuple[float, float]:
-        y = _first(height - self.height, self.y) if self.top is None else self.top
-        x = _first(width - self.width, self.x) if self.left is None else self.left
+        steps = self.step
+        y = _first(height - self.height, self.y, steps[0]) if self.top is None else self.top
+        x = _first(width - self.width, self.x, steps[1]) if self.left is None else self.left
         if not (math.isfinite(y) and math.isfinite(x)):
             raise ValueError(f"columns y and x must be finite, got y {y}, x {x}: leave the row out")
         return _snapped(y), _snapped(x)
@@ -116,9 +117,9 @@ class RowWindow(Window):
         )
 
 
-def _first(free: int, fraction: float | None) -> int:
+def _first(free: int, fraction: float | None, step: int) -> int:
     """Return the position of a window that leaves `free` pixels, or lacks pixels if negative."""
-    return -(-free // 2) if free < 0 else offset(free, fraction)
+    return -(-free // 2) if free < 0 else offset(free, fraction, step)
 
 
 def _snapped(place: float) -> float:

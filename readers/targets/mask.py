@@ -1,4 +1,4 @@
-"""Masks: an image of classes or instances for each image, in a separate file."""
+"""Masks: an image of classes or instances for each image, in a separate file or variable."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from readers.contract import Sample, SampleSpec
+from readers.chunks.array import NOTE
+from readers.contract import Row, Sample, SampleSpec
 from readers.errors import reason_of
-from readers.index.schema import check_column, holds_text
+from readers.index.schema import check_column, holds_text, part_names
 from readers.messages import printable
 from readers.places.contract import Place
 from readers.sampling.placement import Placement
@@ -18,6 +20,7 @@ from readers.targets.contract import Target
 from readers.targets.mask_files import of_type, read_mask
 from readers.targets.nearest import NearestPixels
 from readers.values import is_number
+from readers.window import Box
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +39,7 @@ class Mask(Target):
 
     Parameters
     ----------
-    column : str
+    column : str, optional
         Text column of the Index with the mask file of each row. If the column's name ends in
         ``_path``, relative paths in an Index file or a catalogue refer to its folder, as for
         images. A row without a mask is rejected.
@@ -48,11 +51,17 @@ class Mask(Target):
     outside : number
         Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show and
         ``ragged="pad"`` adds.
+    variable : str, optional
+        In place of `column`, for `chunked_pipeline`: variable of the same file or store, at the
+        same position.
+    part : str, optional
+        Part of a sample of several rows whose `variable` is read, such as ``"+6h"`` of a sequence.
 
     Raises
     ------
     ValueError
-        If the dtype is unknown, or `outside` is not a value of it.
+        If the dtype is unknown, or `outside` is not a value of it; or if neither a column nor a
+        variable is named, or both.
 
     Notes
     -----
@@ -64,18 +73,36 @@ class Mask(Target):
     Floating-point masks need a floating-point dtype. So do JPEG, JPEG 2000 and similar formats,
     because lossy compression invents classes.
 
+    A variable with an integer dtype gives the elements as stored, so ``_FillValue`` keeps its
+    number; packed ones are rejected. With a floating-point dtype it gives values as xarray has
+    them, NaN for ``_FillValue``.
+
     If two pixels are equally near, the one further right, or further down, is taken, as in
     PyTorch's ``nearest-exact``. Pillow and OpenCV may take the other one.
     """
 
-    column: str
+    column: str | None = None
     dtype: str = "uint8"
     hdu: HduName | None = None
     outside: float = 0
+    variable: str | None = None
+    part: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.column, str):
-            raise ValueError(f"column must be the name of a column, got {self.column!r}")
+        for name in ("column", "variable", "part"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ValueError(f"{name} must be a name, got {value!r}")
+        if (self.column is None) == (self.variable is None):
+            raise ValueError(
+                "set column to the name of a column of paths, as Mask('mask_path'), or variable "
+                "to the name of a variable of arrays, as Mask(variable='labels'), got "
+                f"column={self.column!r} and variable={self.variable!r}"
+            )
+        for name in ("hdu",) if self.column is None else ("part",):
+            if getattr(self, name) is not None:
+                other = "column" if name == "hdu" else "variable"
+                raise ValueError(f"{name}={getattr(self, name)!r} of a Mask needs its {other}")
         if self.dtype not in _DTYPES:
             raise ValueError(f"dtype of a Mask must be one of {_DTYPES}, got {self.dtype!r}")
         if not is_number(self.outside):
@@ -91,16 +118,24 @@ class Mask(Target):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column of paths."""
-        return (self.column,)
+        """Column of paths, if any."""
+        return () if self.column is None else (self.column,)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Column of paths."""
-        return (self.column,)
+        """Column of paths, if any."""
+        return self.columns
+
+    @property
+    def needs_row(self) -> bool:
+        """Whether it reads a variable of the row."""
+        return self.variable is not None
 
     def fitted(self, table: pa.Table) -> Self:
-        """Return this Mask; TypeError if the column is not text."""
+        """Return this Mask; TypeError if the column is not text, ValueError without the part."""
+        if self.column is None:
+            self._check_variable(table)
+            return self
         check_column(table, self.column)
         if not holds_text(table[self.column]):
             raise TypeError(
@@ -109,29 +144,56 @@ class Mask(Target):
             )
         return self
 
+    def _check_variable(self, table: pa.Table) -> None:
+        if NOTE not in table.column_names:
+            raise ValueError(
+                f"Mask(variable={self.variable!r}) needs an Index with a column {NOTE!r}: make it "
+                "by Index.from_zarr or Index.scan_arrays"
+            )
+        parts = part_names(table)
+        if self.part not in (parts or (None,)):
+            raise ValueError(
+                f"each row of the Index is a sample of {len(parts)} parts: choose that of "
+                f"Mask(variable={self.variable!r}), part= one of {', '.join(parts)}"
+                if parts
+                else f"part={self.part!r} of a Mask: the rows of the Index have no parts"
+            )
+
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
         """Return one spec, of shape (height, width)."""
         return (SampleSpec(name=name, dtype=self.dtype, ndim=2),)
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
         """Read the part of the mask that the sample shows."""
-        place: Place | None = values[self.column]
-        if place is None:
+        place: Place | None = None if self.column is None else values[self.column]
+        if place is None and self.variable is None:
             raise ValueError(
                 f"column {self.column!r} is null for this row, expected a path: drop the row"
             )
         nearest = NearestPixels.of(placement)
+        source = str(self.variable) if place is None else place.name
         try:
-            of_classes = not self.dtype.startswith("float")
-            part, nbytes = read_mask(
-                place, self.hdu, placement.image, nearest.box, of_classes=of_classes
-            )
+            if place is None:
+                part, nbytes = self._read_variable(values["row"], placement.image, nearest.box)
+            else:
+                of_classes = not self.dtype.startswith("float")
+                part, nbytes = read_mask(
+                    place, self.hdu, placement.image, nearest.box, of_classes=of_classes
+                )
             part = of_type(part, self.dtype)
         except Exception as error:
-            # Pillow and astropy raise many types on malformed input.
-            reason = reason_of(error, place.name) or type(error).__name__
-            raise ValueError(f"{printable(place.name)}: {reason}") from error
+            # Pillow, astropy and filters raise many types on malformed input.
+            reason = reason_of(error, source) or type(error).__name__
+            raise ValueError(f"{printable(source)}: {reason}") from error
         return Sample({name: nearest.take(part, self.outside)}, nbytes)
+
+    def _read_variable(self, row: Row, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
+        from readers.chunks.reader import read_variable
+
+        found = row if self.part is None else row.part(self.part)
+        if found is None:
+            raise ValueError(f"the sample lacks part {self.part!r}: drop the row")
+        return read_variable(found, str(self.variable), size, box, self.dtype)
 
     def blank(self, name: str, shape: tuple[int, int]) -> Sample:
         """Return an array of `outside` values."""

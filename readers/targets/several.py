@@ -52,10 +52,12 @@ class Targets(UserDict[str, Target]):
         for name, target in self.items():
             try:
                 files = getattr(target, "files", ())
-                values = {
+                values: dict[str, Any] = {
                     column: (columns.place if column in files else columns.get)(column, row.number)
                     for column in target.columns
                 }
+                if getattr(target, "needs_row", False):
+                    values["row"] = row
                 sample = target.read(name, values, placement)
                 for spec in target.specs(name):
                     spec.check(sample[spec.name])

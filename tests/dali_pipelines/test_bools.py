@@ -46,6 +46,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "BlockOrder": {"num_rows": 5},
     "Blur": {"kernel_size": 3},
     "Boxes": {"column": "boxes"},
+    "ChunkedReader": {"variables": None, "num_variables": 1},
     "ChannelsReader": {"reader": readers.NpyReader(), "parts": ("a",)},
     "ColorJitter": {"brightness": 0.5},
     "Mask": {"column": "mask_path"},

@@ -8,9 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import solar_files
+import zarr
 from PIL import Image
 
-from dali_pipelines import Index, aia_pipeline, jpeg_pipeline, memory, npy_pipeline
+from dali_pipelines import (
+    Index,
+    Loader,
+    aia_pipeline,
+    chunked_pipeline,
+    jpeg_pipeline,
+    memory,
+    npy_pipeline,
+)
 from dali_pipelines.memory import MemoryEstimate, estimate_memory
 
 GIB = 2**30
@@ -80,6 +89,36 @@ def test_what_cannot_fit_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPa
     with pytest.raises(MemoryError, match=r"20.0 GiB .*7.0 GiB .*16.0 GiB are free.*batch_size"):
         MemoryEstimate(7 * GIB, 12 * GIB, GIB).check()
     MemoryEstimate(7 * GIB, 7 * GIB, GIB).check()
+
+
+def test_a_loader_warns_of_what_cannot_fit(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for free, count in ((1 << 20, 1), (16 * GIB, 0)):
+        monkeypatch.setattr(memory, "free_memory", lambda free=free: free)
+        caplog.clear()
+        loader = Loader(npy_pipeline, npy_index, batch_size=2, devices=[None])
+        with loader, caplog.at_level("WARNING"):
+            loader.start()
+        assert caplog.text.count("1 MiB are free: use a smaller batch_size") == count
+
+
+def test_samples_of_hundreds_of_megabytes(tmp_path: Path) -> None:
+    """Such as a frame of Surya's, of which a test has only the metadata."""
+    for number in range(13):
+        path = tmp_path / "a.zarr" / f"v{number:02}"
+        zarr.create_array(path, shape=(2, 4096, 4096), chunks=(1, 1024, 1024), dtype="f4")
+    zarr.create_group(str(tmp_path / "a.zarr"), overwrite=False)
+    index = Index.from_zarr(tmp_path / "a.zarr")
+    sample = 13 * 4096 * 4096 * 4
+    pipeline = chunked_pipeline(index, batch_size=1, num_read_processes=1)
+    assert pipeline.ahead == 1
+    found = estimate_memory([pipeline])
+    assert found.sample == sample
+    assert found.shared == 3 * sample
+    assert found.total > 7 * sample
+    window = chunked_pipeline(index, batch_size=1, num_read_processes=1, crop=512)
+    assert estimate_memory([window]).sample == sample // 64
 
 
 def test_each_rank_of_a_machine_takes_as_much(npy_index: Index) -> None:

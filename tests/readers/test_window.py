@@ -51,6 +51,21 @@ def test_all_places_are_as_likely() -> None:
     assert [places.count(place) for place in range(7)] == [1000] * 7
 
 
+@given(st.integers(1, 60), st.data())
+def test_windows_on_a_grid_show_all_pixels(length: int, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, length))
+    step = data.draw(st.integers(1, size))
+    count = 1000
+    places = [
+        Window(height=size, width=1, y=n / count, step=(step, 1)).place(length, 1)[0]
+        for n in range(count)
+    ]
+    assert sorted({*places}) == sorted({*range(0, length - size, step), length - size})
+    # Each is as likely.
+    assert max(map(places.count, places)) - min(map(places.count, places)) <= 1
+    assert {pixel for place in places for pixel in range(place, place + size)} == {*range(length)}
+
+
 @pytest.mark.parametrize("size", [(11, 7), (10, 8), (11, 8)])
 def test_larger_than_the_image(size: tuple[int, int]) -> None:
     words = f"crop {size[0]}x{size[1]} .*10x7.*smaller crop.*outside='fill'"
@@ -75,6 +90,7 @@ def test_a_turned_window_is_not_cut_out(turn: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan"), float("inf")])
 def test_fractions_outside_are_refused(fraction: float) -> None:
-    for place in ({"y": fraction}, {"x": fraction}):
+    places: list[dict[str, Any]] = [{"y": fraction}, {"x": fraction}]
+    for place in places:
         with pytest.raises(ValueError, match=rf"\[0, 1\), got.*{fraction}"):
             Window(height=4, width=4, **place).place(10, 10)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.doctor.job import Finding, Unknown, bad, note, ok
 from dali_pipelines.cli.errors import count
+from readers.chunks.array import NOTE
 from readers.contract import Sample
 from readers.errors import ReadError
 from readers.places.failures import is_of_store
@@ -73,8 +74,7 @@ def data(job: Job) -> Finding | None:
     """Whether the files can be read, and how fast one process reads them; None for URLs."""
     if is_url(job.index.path(0)):
         return None
-    step = max(1, len(job.paths) // _FILES)
-    paths = job.paths[::step][:_FILES].to_pylist()
+    paths = job.tried(_FILES)
     tried, nbytes, uncached, failures = 0, 0, True, []
     started = time.perf_counter()
     seconds = 0.0
@@ -344,7 +344,8 @@ def rows(job: Job) -> Finding:
         return bad(f"rows: {'; '.join(wrong)}", "; ".join(remedies))
     if left_out:
         return note(f"rows: {left_out}")
-    undecoded = "" if _is_decoded(source.reader) else "; verify shows whether they decode"
+    is_decoded = _is_decoded(source.reader) or NOTE in getattr(source.reader, "notes", ())
+    undecoded = "" if is_decoded else "; verify shows whether they decode"
     return ok(f"rows: {tried} tried, all can be read{undecoded}")
 
 

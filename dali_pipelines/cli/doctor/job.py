@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from dali_pipelines.cli.doctor.nvml import Driver, installed_driver, usable_gpus
 from dali_pipelines.cli.errors import count, one_line
 from dali_pipelines.cli.run_config import new_loader, open_index
+from readers.chunks.array import NOTE, unpacked
+from readers.chunks.reader import joined
 from readers.index.columns import PART
 from readers.places.failures import is_of_store
 from readers.places.opener import Places
@@ -135,6 +137,21 @@ class Job:
         every = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
         return every.unique().drop_null()
 
+    def tried(self, count: int) -> list[str]:
+        """Return paths of at most so many files, spread over the Index; of a store its chunks."""
+        if NOTE not in self.index:
+            step = max(1, len(self.paths) // count)
+            return self.paths[::step][:count].to_pylist()
+        paths = (object_of(row).path for row in self.rows(count))
+        return list(dict.fromkeys(paths))
+
+    def rows(self, count: int) -> Iterator[Row]:
+        """Yield at most so many rows, spread over the Index."""
+        notes = (NOTE,) if NOTE in self.index else ()
+        columns = self.index.columns(notes=notes).with_places(Places(self.config.storage))
+        step = max(1, len(self.index) // count)
+        return map(columns.row, itertools.islice(range(0, len(self.index), step), count))
+
     def counted(self, noun: str) -> str:
         """Return the number of files as text, and that of rows if it differs."""
         files, rows = len(self.paths), len(self.index)
@@ -160,10 +177,7 @@ class Job:
             return []
         if not is_url(index.path(0)):
             return []
-        columns = index.columns().with_places(Places(self.config.storage))
-        step = max(1, len(index) // _OBJECTS)
-        rows = (columns.row(number) for number in range(0, len(index), step))
-        return [_noted(row) for row in itertools.islice(rows, _OBJECTS) if is_url(row.path)]
+        return [_noted(object_of(row)) for row in self.rows(_OBJECTS) if is_url(row.path)]
 
     @fact("the needs of these settings are not known")
     def pipelines(self) -> list[ReaderPipeline]:
@@ -194,6 +208,28 @@ class Job:
         estimate = estimate_memory(self.peeked_pipelines)
         # With GPUs decoded batches are in their memory; the rest is the same.
         return replace(estimate, images=0) if self.on_gpu else estimate
+
+
+def object_of(row: Row) -> Row:
+    """Return the row as an object with a chunk of it, or without one with its metadata.
+
+    For rows that are files, it is the row itself.
+    """
+    if not row.notes.get(NOTE):
+        return row
+    array = next(iter(unpacked(row.notes[NOTE]).values()))
+    if not array.check:
+        return row
+    piece = next(array.pieces(row.plane, 0, 0, *array.image_size))
+    stored = array.places.find(piece.at)
+    key = array.check if stored is None else stored.key
+    found = replace(row, path=joined(row.path, key))
+    try:
+        with found.place as place:
+            _ = place.nbytes
+    except FileNotFoundError:
+        return replace(row, path=joined(row.path, array.check))
+    return found
 
 
 def _noted(row: Row) -> Row:

@@ -10,6 +10,8 @@ It reads up to 64 rows (8 if they are URLs) like a reader of the run, and decode
 plane. So it finds files that cannot be read, and batches of images that differ in size. Use verify
 for other images, which only the graph decodes.
 
+For arrays in chunks it checks the filters, and prints how many chunks a window needs.
+
 For URLs it prints the source of credentials, the time of an answer, whether ranges, ETags and
 If-Match work, the bytes per second, and the number of samples that each reader must read at once to
 be busy.
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dali_pipelines.cli.doctor import data, system
+from dali_pipelines.cli.doctor import arrays, data, system
 from dali_pipelines.cli.doctor.job import Finding, Job, Unknown, note
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import parse
@@ -50,6 +52,7 @@ CHECKS: tuple[Check, ...] = (
     data.data,
     *REMOTE,
     data.settings,
+    arrays.chunks,
     data.rows,
     data.memory,
     data.address_space,

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dali_pipelines.cli.flag_types import at_home, fractions, hdu_name, location, plane_numbers
+from dali_pipelines.cli.flag_types import (
+    at_home,
+    fractions,
+    hdu_name,
+    location,
+    plane_numbers,
+    positions,
+)
 from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import option
@@ -28,6 +35,13 @@ _OF_IMAGES = (
     *("num_shards", "shard_id", "join", "executor", "moved"),
 )
 """Flags that exclude --audio and --video."""
+_NOT_OF_ARRAYS = (
+    *("keys", "inherit", "rules", "hdu", "hdus", "planes", "audio", "video", "class_folders"),
+    *("classes",),
+    *("container", "image", "mcu_rows", "fits_tiles", "verify", "cutouts", "moved"),
+    *("num_shards", "shard_id", "join", "executor"),
+)
+"""Flags that exclude --variables."""
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
@@ -119,6 +133,25 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         False,
         "DATA are recordings, or a manifest of them (NeMo, Common Voice or Kaldi): add their rate, "
         "channels, duration and format",
+    )
+    variables: tuple[str, ...] | None = option(
+        None,
+        "DATA are a Zarr store, or HDF5 or netCDF4 files: note where the chunks of these variables "
+        "are, or of all variables with two axes besides --dim and --isel",
+        type=_words,
+        metavar="A,B,...|all",
+    )
+    dim: str | None = option(
+        None,
+        "--variables: axis with a row for each position (default: time for Zarr; each HDF5 or "
+        "netCDF4 file is a row)",
+        metavar="NAME",
+    )
+    isel: dict[str, int] | None = option(
+        None,
+        "--variables: positions along other axes than those of rows and images, such as level=3",
+        type=positions,
+        metavar="NAME=N,...",
     )
     class_folders: bool = option(False, "each subfolder is a class: add label, class_name")
     video: bool = option(
@@ -238,14 +271,22 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
                 raise ValueError(f"--{name} is not for videos: leave it out, or --video")
             if name in ("container", "image") and is_table(self.data):
                 raise ValueError(f"--{name} is for containers, and {self.data} is a table")
+            if name == "variables" and is_table(self.data):
+                raise ValueError(f"--variables is for a scan of arrays, and {self.data} is a table")
             lists_rows = name == "rejected" and (self.cutouts or self.rules)
             is_of_scan = name in _OF_FILES and not lists_rows
             if (is_of_scan or name in _OF_ARRAYS) and is_table(self.data):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
             if name in _OF_GROUPS and self.group is None and self.offsets is None:
                 raise ValueError(f"--{name} needs --group or --offsets")
-            if name in SETTINGS and self.cutouts is None:
-                raise ValueError(f"--{name} needs --cutouts")
+            if name in _NOT_OF_ARRAYS and self.variables is not None:
+                raise ValueError(f"--{name} is not for arrays: leave it out, or --variables")
+            if name in ("dim", "isel") and self.variables is None:
+                raise ValueError(f"--{name} needs --variables, those of arrays, or all")
+            is_of_arrays = name == "columns" and self.variables is not None
+            if name in SETTINGS and self.cutouts is None and not is_of_arrays:
+                needed = "--cutouts or --variables" if name == "columns" else "--cutouts"
+                raise ValueError(f"--{name} needs {needed}")
             if name in _OF_SPLITS and self.split is None:
                 raise ValueError(f"--{name} needs --split")
         if self.moved is not None and not is_table(self.data):
@@ -263,7 +304,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
             raise ValueError("--classes needs --class_folders")
         if self.cutouts is not None and self.grouping is not None:
             raise ValueError("--cutouts excludes --group and --offsets")
-        _ = self.grouping, self.parts_by, self.settings  # to check them
+        _ = self.grouping, self.parts_by, self.settings, self.arrays  # to check them
         self.check_keys(("label", "class_name") if self.class_folders else ())
 
     def check_keys(self, columns: Sequence[str]) -> None:
@@ -290,6 +331,22 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
 
             keys += [key for key in NEEDED if key not in keys]
         return keys
+
+    @cached_property
+    def arrays(self) -> dict[str, Any]:
+        """Arguments of `Index.scan_arrays` and `Index.from_zarr` that were given; {} without."""
+        if self.variables is None:
+            return {}
+        from readers.index.chunk_rows import check_arguments
+
+        found: dict[str, Any] = {
+            "variables": None if self.variables == ("all",) else self.variables,
+            "dim": self.dim,
+            "isel": self.isel,
+            "columns": self.columns and {new: old for old, new in self.columns.items()},
+        }
+        check_arguments(**found)
+        return {name: value for name, value in found.items() if value is not None}
 
     @cached_property
     def grouping(self) -> Grouping | None:

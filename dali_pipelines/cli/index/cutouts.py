@@ -87,7 +87,9 @@ class CutoutFlags:
     )
     columns: Mapping[str, str] | None = option(
         None,
-        "--cutouts: columns of the catalogue to keep (default: all); NEW=OLD gives a new name",
+        "--cutouts: columns of the catalogue to keep (default: all); --variables: variables or "
+        "attributes that become columns (default: the coordinate of --dim); NEW=OLD gives a new "
+        "name",
         type=_columns,
         metavar="A,NEW=OLD,...",
     )

@@ -7,6 +7,8 @@
     dali-pipelines index s3://bucket/frames/ -o bucket.parquet --fits_tiles --anonymous
     dali-pipelines index speech/ --audio -o speech.parquet --where "duration >= 1"
     dali-pipelines index clips/ --video --class_folders -o clips.parquet --split train=0.9,val=0.1
+    dali-pipelines index era5.zarr --variables t2m,z --isel level=3 -o era5.parquet
+    dali-pipelines index 'goes/*.nc' --variables Rad --columns time=t_start -o goes.arrow
     dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
@@ -20,6 +22,9 @@ it.
 
     dali-pipelines index 'shards/*.tar' -o train.arrow
     dali-pipelines index 'train-*-of-*' --container tfrecord --image image/encoded
+
+With --variables there is a row for each position along an axis of a Zarr store or of HDF5 and
+netCDF4 files, or for each file, with columns path, plane, those of --columns, and chunks.
 
 Only the headers of FITS files are read. Files that cannot be read are listed and left out; with
 --rules, so are files with an unfit header. An Index can be filtered and grouped, too, without
@@ -93,6 +98,8 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
             _index_recordings(config)
         elif config.video:
             _index_videos(config)
+        elif config.variables is not None:
+            _index_arrays(config)
         elif output.is_table(config.data):
             _index_table(config, workers)
         else:
@@ -148,6 +155,16 @@ def _finish_durations(config: IndexConfig, index: Index, kind: str) -> None:
     splitting.check(config, index.table.column_names)
     hours = sum(index["duration"].to_pylist()) / 3600
     _finish(config, None, index.table, f"{len(index)} {kind} of {hours:.3g} h found")
+
+
+def _index_arrays(config: IndexConfig) -> None:
+    from dali_pipelines.cli.index.arrays import scan_arrays
+
+    table, found, rejected = scan_arrays(config)
+    _report_rejected(rejected, config, everything=not table.num_rows)
+    check_unread(table, *splitting.files(config), config.rejected)
+    _check_columns(config, table.column_names)
+    _finish(config, None, table, found, rejected)
 
 
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:

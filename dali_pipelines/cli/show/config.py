@@ -36,10 +36,10 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sheet": "output count draws columns size captions display same_range each_augment "
         "before_after",
-        "images": "pipeline hdu frames stride",
+        "images": "pipeline hdu frames stride variables",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
-        "geometry and augmentation": "mode seed crop window outside missing flip "
+        "geometry and augmentation": "mode seed crop window grid outside missing flip "
         "flip_probability rotate zoom random_area random_aspect_ratio resize_shorter resize "
         "interpolation stretch augment transform ragged outputs",
         "targets": "mask boxes labels",
@@ -106,9 +106,8 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
         """Mapping of the delivered values to colours; None for photographs as they are."""
         if self.display is not None:
             return self.display
-        if "stretch" in self.settings or (
-            self.calibration is not None and self.calibration.stretch != Stretch()
-        ):
+        is_stretched = "stretch" in {**self.settings, **self.of_arrays()}
+        if is_stretched or (self.calibration is not None and self.calibration.stretch != Stretch()):
             return "linear"
         return None if self.pipeline in ("jpeg", "video") else "asinh"
 

@@ -47,7 +47,8 @@ def delivered_pictures(
         check_column(index.table, name)
     if calibration is not None:
         settings["calibration"] = calibration
-    settings |= window_settings(index, settings) | config.clip_settings()
+    settings |= config.of_arrays() | config.clip_settings()
+    settings |= window_settings(index, settings)
     if config.pipeline == "fits":
         settings["hdu"] = config.hdu
         if settings.get("window") == "row":  # for the position on the sky

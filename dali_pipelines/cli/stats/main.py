@@ -54,8 +54,8 @@ class StatsConfig(FileFlags, ImagesFlags):
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "statistics": "output count by",
-        "images": "pipeline hdu planes hdus crop window outside missing random_area resize_shorter "
-        "resize interpolation",
+        "images": "pipeline hdu planes hdus variables crop window outside missing random_area "
+        "resize_shorter resize interpolation",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    settings |= config.images()
+    settings |= config.images() | config.of_arrays()
     found: dict[str, PixelStatistics] = {}
     failed = 0
     for name, rows in _groups(index, config.by):

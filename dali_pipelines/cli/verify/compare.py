@@ -1,4 +1,4 @@
-"""Compare pixels of the pipeline with those of astropy and Pillow."""
+"""Compare pixels of the pipeline with those of astropy, Pillow and xarray."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dali_pipelines.parallel.interpreter import Crash, isolated
 from dali_pipelines.parallel.task_map import isolated_map, process_map
 from dali_pipelines.parallel.worker import WorkerError, check_folders, fail
 from dali_pipelines.runtime.ranks import Ranks
+from readers.chunks.array import NOTE, unpacked
 from readers.places.failures import nobody_answered
 from readers.places.opener import Places
 
@@ -33,7 +34,7 @@ _AT_ONCE = 128
 
 @dataclass(slots=True)
 class Record:
-    """One file: its properties according to astropy or Pillow, and the comparison."""
+    """One file, or row: its properties according to another decoder, and the comparison."""
 
     path: str
     hdu: int | None
@@ -54,7 +55,7 @@ class Record:
     def line(self) -> str:
         """Return the line to print."""
         facts = (
-            self.path,
+            self.path if self.plane is None else f"{self.path} plane {self.plane}",
             self.codec or "-",
             "x".join(map(str, self.shape)) if self.shape else "-",
             self.dtype or "-",
@@ -68,7 +69,10 @@ class Record:
 def records_of(
     index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[tuple[str, Record], None, None]:
-    """Compare the FITS files, then the encoded images; yield the kind of device, and a Record."""
+    """Compare the FITS files, then the encoded images, or arrays by their variables.
+
+    Yields the kind of device, and a Record.
+    """
     for kind, of_kind in _by_kind(index, config):
         for record in _records_of_kind(kind, of_kind, config, device):
             yield _name_of(device), record
@@ -112,6 +116,12 @@ def _by_kind(index: Index, config: VerifyConfig) -> Iterator[tuple[str, Index]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if NOTE in index:
+        rows: dict[tuple[str, ...], list[int]] = {}
+        for number, note in enumerate(index[NOTE].to_pylist()):
+            rows.setdefault(tuple(unpacked(note)), []).append(number)
+        yield from (("arrays", index.select(numbers)) for numbers in rows.values())
+        return
     columns = index.columns().with_places(Places(config.storage))
     are_images = pa.array([_is_image(columns.row(number)) for number in range(len(index))])
     for kind, table in (
@@ -138,11 +148,17 @@ def _records_of_kind(
     kind: str, index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[Record, None, None]:
     """Compare file by file, while both decoders run ahead."""
+    from dali_pipelines.cli.verify.arrays import by_xarray
     from dali_pipelines.cli.verify.truth import Truth, by_astropy, by_pillow
 
-    columns = index.columns().with_places(Places(config.storage))
+    notes = (NOTE,) if kind == "arrays" else ()
+    columns = index.columns(notes=notes).with_places(Places(config.storage))
     rows = [columns.row(number) for number in range(len(index))]
-    decoder, truth_of = ("astropy", by_astropy) if kind == "fits" else ("Pillow", by_pillow)
+    decoder, truth_of = {
+        "arrays": ("xarray", by_xarray),
+        "fits": ("astropy", by_astropy),
+        "image": ("Pillow", by_pillow),
+    }[kind]
     hdus = [config.hdu if row.hdu is None else row.hdu for row in rows]
     tasks = ((row, hdu, config.window) for row, hdu in zip(rows, hdus, strict=True))
     with (

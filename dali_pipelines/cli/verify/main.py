@@ -1,11 +1,12 @@
-"""Decode files by the DALI pipeline and by astropy or Pillow, and compare their pixels.
+"""Decode files by the DALI pipeline and by astropy, Pillow or xarray, and compare their pixels.
 
     dali-pipelines verify archive/ --window 100,200,512,512 --json agreement.json
 
 FITS files are compared with astropy, and files with the suffix of an encoded image (.jpg, .png,
-...) with Pillow. It prints a line for each file, FITS first: path, codec (RICE_1, ..., or plain;
-JPEG, ...), shape and dtype according to astropy or Pillow, the largest difference between the
-pipeline's float32 and their values as float32, and
+...) with Pillow. Rows of Zarr stores, HDF5 and netCDF4 files, or an Index of arrays are compared
+with xarray. It prints a line for each file, FITS first, or each row of arrays: path, codec (RICE_1,
+..., or plain; JPEG, ...; zlib, ...), shape and dtype according to the other decoder, the largest
+difference between the pipeline's float32 and their values as float32, and
 
     OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels
     DIFFERS   some pixels differ, or only one of the two can read the file
@@ -36,6 +37,7 @@ from dali_pipelines.cli.errors import CommandError, command, count, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_json
+from dali_pipelines.cli.verify.arrays import array_rows
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
 from dali_pipelines.runtime.ranks import Ranks
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from dali_pipelines import Index
-    from dali_pipelines.cli.verify.compare import Record
+    from dali_pipelines.cli.verify.arrays import array_rows
+from dali_pipelines.cli.verify.compare import Record
 
 
 @command("verify")
@@ -64,10 +67,15 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     if config.executor is None and executor is None:
         with refusing(ValueError):
             (device,) = Ranks().choose_devices(config.device)
-    suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
-    index = index_of(config.files, suffixes, config.storage, config.hdu)
+    index = array_rows(config.files, config.storage)
+    if index is None:
+        suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
+        index = index_of(config.files, suffixes, config.storage, config.hdu)
+    elif config.hdu is not None:
+        raise CommandError("--hdu is for FITS files, and these are arrays")
     check_unread(index.table, report)
-    of_shard = [row for row in range(len(index)) if config.in_shard(index.name(row))]
+    names = (f"{index.name(row)} {index.plane(row) or 0}" for row in range(len(index)))
+    of_shard = [row for row, name in enumerate(names) if config.in_shard(name)]
     compared: list[tuple[str, Record]] = []
     if of_shard:
         with executor_of(config.executor, executor) as workers:

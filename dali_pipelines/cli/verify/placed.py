@@ -13,6 +13,8 @@ from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.single_rows import Rejections, num_processes, single_rows
 from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
+from readers.chunks.array import NOTE, unpacked
+from readers.chunks.reader import ChunkedReader
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.fits.reader import FitsReader
@@ -40,7 +42,7 @@ READ_AHEAD = 16
 class PlacedReader:
     """Reads with another Reader, as if each file had only the window."""
 
-    reader: FitsReader | JpegReader
+    reader: FitsReader | JpegReader | ChunkedReader
     place: Area | None
     """The whole image if None. ReadError if an image does not contain the window."""
 
@@ -53,6 +55,11 @@ class PlacedReader:
     def specs(self) -> tuple[SampleSpec, ...]:
         """Specs of the Reader."""
         return self.reader.specs
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of the Reader."""
+        return getattr(self.reader, "notes", ())
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the window `place`, or the whole image."""
@@ -100,8 +107,7 @@ def decoded_rows(
     """Yield the pixels that the pipeline delivers of each file, or None and the reason."""
     from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 
-    of_kind = FitsReader(config.hdu) if kind == "fits" else JpegReader(check_entropy=True)
-    reader = PlacedReader(of_kind, config.window)
+    reader = PlacedReader(_reader_of(kind, rows[0], config), config.window)
     killers: dict[int, str] = {}
     done, rejections = 0, Rejections()
     loader = _loader(index, reader, device, killers, config.storage)
@@ -127,6 +133,15 @@ def decoded_rows(
             loader.load_state_dict(state)
 
 
+def _reader_of(
+    kind: str, row: Row, config: VerifyConfig
+) -> FitsReader | JpegReader | ChunkedReader:
+    """Return the Reader of rows like this one."""
+    if kind == "arrays":
+        return ChunkedReader(tuple(unpacked(row.notes[NOTE])))
+    return FitsReader(config.hdu) if kind == "fits" else JpegReader(check_entropy=True)
+
+
 def _killers(reader: PlacedReader, rows: Sequence[Row]) -> dict[int, str]:
     """Return the rows that kill a process that reads them."""
     reads = isolated_map(try_read, ((reader, row) for row in rows), num_processes(rows))
@@ -145,7 +160,7 @@ def _loader(
     storage: Storage,
 ) -> Loader:
     from dali_pipelines.config import PipelineConfig
-    from dali_pipelines.graph.decode import decode_fits, decode_jpeg
+    from dali_pipelines.graph.decode import decode_array, decode_fits, decode_jpeg
     from dali_pipelines.graph.pipeline import reader_pipeline
 
     def decode_image(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
@@ -153,7 +168,9 @@ def _loader(
         crop = None if reader.place is None else (reader.place.height, reader.place.width)
         return decode_jpeg(arrays, replace(config, crop=crop))
 
-    decode = decode_fits if reader.channels == 1 else decode_image
+    decode = decode_image
+    if isinstance(reader.reader, FitsReader | ChunkedReader):
+        decode = decode_fits if isinstance(reader.reader, FitsReader) else decode_array
 
     def factory(index: Index, **config: Any) -> ReaderPipeline:
         return reader_pipeline(index, reader, decode, PipelineConfig(**config))

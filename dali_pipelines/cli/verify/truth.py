@@ -54,7 +54,7 @@ class Truth:
 
 
 @contextmanager
-def _complaints_to(truth: Truth) -> Iterator[None]:
+def complaints_to(truth: Truth) -> Iterator[None]:
     """Record an error, or a warning that the file ends early."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -75,7 +75,7 @@ def by_astropy(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
     name the plane.
     """
     truth = Truth(hdu if isinstance(hdu, int) else None)
-    with _complaints_to(truth):
+    with complaints_to(truth):
         _decode_fits(truth, row, hdu, window)
     return truth
 
@@ -86,7 +86,7 @@ def by_pillow(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
     The window is in the image as displayed. The HDU is ignored.
     """
     truth = Truth(decoder="Pillow")
-    with _complaints_to(truth), warnings.catch_warnings():
+    with complaints_to(truth), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # e.g. about odd EXIF data
         of_any_size(partial(_decode_image, truth, row, window))
         check_whole(row)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from astropy.io import fits
 from astropy.wcs import WCS
 from PIL import Image
@@ -260,3 +261,30 @@ class TestDoctor:
         levels = self.levels(out)
         assert (levels["settings"], levels["throughput"]) == ("NOTE", "NOTE")
         assert "http://127.0.0.1:9" in command("run", *flags, status=1)[1]
+
+
+@pytest.fixture(scope="module")
+def arrays(weed: Weed, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """URL of a bucket with a Zarr store and a netCDF4 file."""
+    folder = tmp_path_factory.mktemp("arrays")
+    pixels = np.random.default_rng(0).normal(size=(3, 64, 80)).astype(np.float32)
+    dataset = xr.Dataset({"a": (("time", "y", "x"), pixels)})
+    dataset.to_zarr(folder / "a.zarr", zarr_format=2, encoding={"a": {"chunks": (2, 32, 32)}})
+    dataset.to_netcdf(folder / "b.nc", engine="h5netcdf")
+    for file in folder.rglob("*"):
+        if file.is_file():
+            weed.put(OPEN, f"arrays/{file.relative_to(folder)}", file.read_bytes())
+    return f"s3://{OPEN}/arrays"
+
+
+@pytest.mark.parametrize(("name", "dim"), [("a.zarr", ()), ("b.nc", ("--dim=time",))])
+def test_arrays(remote: Remote, arrays: str, tmp_path: Path, name: str, dim: tuple[str]) -> None:
+    index = tmp_path / "index.parquet"
+    remote("index", f"{arrays}/{name}", "--variables=a", *dim, "-o", index)
+    assert len(Index.load(index)) == 3
+    out, _ = remote("verify", index, "--device=cpu", "--window=3,4,40,50")
+    assert [line.split("  ")[-1] for line in out.splitlines()] == ["OK"] * 3
+    settings = ("--pipeline=chunked", f"--data={index}", "--batch_size=2", "--crop=32")
+    out, _ = remote("doctor", *settings, "--device=cpu", "--num_read_processes=1")
+    assert "BAD" not in out
+    assert "chunks: a" in out

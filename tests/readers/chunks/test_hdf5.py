@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,7 @@ def _text(file: h5py.File) -> None:
         (lambda file: file.create_dataset("a", data=np.ones((2, 4, 4))), r"dim_0 \(2\).*isel="),
         (lambda file: file.create_dataset("a", shape=(0, 4), dtype="f4"), "no values"),
         (lambda file: file.create_dataset("a", data=1.0), "expected two"),
+        (lambda file: file.update({"a": h5py.SoftLink("/nowhere")}), "no variable 'a'"),
     ],
 )
 def test_refused(tmp_path: Path, write_to: Any, words: str) -> None:
@@ -326,6 +328,38 @@ def test_refused(tmp_path: Path, write_to: Any, words: str) -> None:
         write_to(file)
     with pytest.raises(ValueError, match=f"refused.h5.*{words}"):
         Index.scan_arrays(path, variables=["a"])
+
+
+def test_links_to_other_files_are_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "links.h5", "w") as file:
+        file["a"] = h5py.ExternalLink("other.h5", "/a")
+    with pytest.raises(ValueError, match=r"no array has two axes.*not followed: a to other\.h5"):
+        Index.scan_arrays(tmp_path / "links.h5")
+
+
+def test_files_that_cannot_be_read_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("0.h5", "1.h5", "2.h5"):
+        write(tmp_path / name, np.full((4, 4), int(name[0])))
+    (tmp_path / "1.h5").write_bytes((tmp_path / "0.h5").read_bytes()[:1000])
+    with h5py.File(tmp_path / "2.h5", "a") as file:
+        file.move("a", "b")
+    seen = []
+
+    def progress(files: Iterable[Any]) -> Iterator[Any]:
+        for one in files:
+            seen.append(one)
+            yield one
+
+    index = Index.scan_arrays(tmp_path, variables=["a"], progress=progress)
+    assert len(index) == 1
+    assert len(seen) == 3
+    assert "2 files that cannot be read, the first: " in caplog.text
+    assert "1.h5" in caplog.text
+    (tmp_path / "0.h5").unlink()
+    with pytest.raises(ValueError, match=r"1\.h5"):
+        Index.scan_arrays(tmp_path, variables=["a"])
 
 
 @pytest.mark.parametrize(
@@ -419,3 +453,24 @@ def test_a_note_holds_the_chunks_of_its_row(tmp_path: Path) -> None:
     one = Index.scan_arrays(tmp_path, dim="time")
     assert len(one) == 64
     assert max(map(len, notes)) < 1000  # 64 chunks of a row; all 4,096 would take some 8,000 bytes
+
+
+def test_an_image_whose_chunks_are_decoded_in_groups(tmp_path: Path) -> None:
+    array = np.arange(4300 * 4300, dtype="f4").reshape(4300, 4300)
+    path = write(tmp_path / "a.h5", array, chunks=(700, 900), compression="gzip")
+    np.testing.assert_array_equal(read(Index.scan_arrays(path), 0)[0], array)
+
+
+def test_variables_that_are_not_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"], file["b"] = np.zeros((4, 5), "f4"), np.ones((4, 5), "f4")
+    index = Index.scan_arrays(tmp_path)
+    image = read(index, 0, variables=None, num_variables=2)
+    np.testing.assert_array_equal(image, np.stack([np.zeros((4, 5)), np.ones((4, 5))]))
+    with pytest.raises(ReadError, match="2 variables, a, b, expected 3"):
+        read(index, 0, variables=None, num_variables=3)
+    settings: list[dict[str, Any]] = [{"variables": None}]
+    settings.append({"variables": ("a",), "num_variables": 1})
+    for one in settings:
+        with pytest.raises(ValueError, match="num_variables"):
+            ChunkedReader(**one)

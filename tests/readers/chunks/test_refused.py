@@ -186,6 +186,10 @@ def test_no_store(tmp_path: Path) -> None:
     (tmp_path / "empty" / "snapshots").mkdir()
     with pytest.raises(FileNotFoundError, match="icechunk, which is not read"):
         Index.from_zarr(tmp_path / "empty")
+    (tmp_path / "n5").mkdir()
+    (tmp_path / "n5" / "attributes.json").write_text('{"n5": "2.0.0"}')
+    with pytest.raises(FileNotFoundError, match="N5, which is not read"):
+        Index.from_zarr(tmp_path / "n5")
     with pytest.raises(ValueError, match="got none"):
         Index.from_zarr([])
     (tmp_path / "empty" / "zarr.json").write_text("{")

@@ -450,3 +450,19 @@ def test_blank_samples_are_outside() -> None:
     blank = Mask("m", "int16", outside=-9).blank("mask", (3, 4))["mask"]
     assert blank.dtype == np.int16
     assert (blank == np.full((3, 4), -9)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "column.*variable"),
+        ({"column": "m", "variable": "v"}, "column='m'.*variable='v'"),
+        ({"column": 5}, "column must be a name"),
+        ({"variable": ["v"]}, "variable must be a name"),
+        ({"variable": "v", "hdu": 1}, "hdu=1.*needs its column"),
+        ({"column": "m", "part": "a"}, "part='a'.*needs its variable"),
+    ],
+)
+def test_a_mask_is_of_a_column_or_a_variable(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Mask(**settings)

@@ -15,16 +15,18 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numcodecs
 import numpy as np
 import psutil
 import pyarrow as pa
 import pynvml
 import pytest
+import xarray as xr
 from astropy.io import fits
 from jobs import SCRIPTS, run
 
 from dali_pipelines import Index
-from dali_pipelines.cli.doctor import data, main, system
+from dali_pipelines.cli.doctor import arrays, data, main, system
 from dali_pipelines.cli.doctor.job import Finding, Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.run_config import RunConfig
@@ -607,6 +609,38 @@ def test_each_check_has_its_line_and_all_is_well_here(
     config.write_text('batch_size = 2\nnum_read_processes = 2\nnum_threads = 1\ndevice = "cpu"\n')
     out, _ = command("doctor", f"--data={shared_data / 'fits'}", "--crop=6", f"--config={config}")
     lines = out.splitlines()
-    assert len(lines) == len(main.CHECKS) - len(main.REMOTE)
+    assert len(lines) == len(main.CHECKS) - len(main.REMOTE) - 1  # that of arrays
     assert {line.split()[0] for line in lines} <= {"OK", "NOTE"}
     assert "not checked" not in out
+
+
+@pytest.fixture
+def weather(tmp_path: Path) -> Path:
+    """A store of chunks that hold three times, without and with Blosc."""
+    axes, numbers = ("time", "y", "x"), np.zeros((6, 128, 96), "f4")
+    variables = {"plain": (axes, numbers), "cut": (axes, numbers)}
+    chunks: dict[str, Any] = {name: {"chunks": (3, 32, 32)} for name in variables}
+    chunks["plain"]["compressors"] = numcodecs.Zlib()
+    chunks["cut"]["compressors"] = numcodecs.Blosc()
+    xr.Dataset(variables).to_zarr(tmp_path / "a.zarr", encoding=chunks, zarr_format=2)
+    return tmp_path / "a.zarr"
+
+
+def test_chunks(job: MakeJob, check: Check, weather: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"pipeline": "chunked", "data": str(weather), "crop": 64}
+    found = check(arrays.chunks, job(**settings), "NOTE", "3x32x32", "several positions", "zlib")
+    # Centred windows of 64 of 96 and 128 pixels touch 3 and 2 chunks.
+    assert "64x64 pixels need 6 chunks" in found
+    settings["variables"] = ("cut",)
+    check(arrays.chunks, job(**settings), "OK", "cut", "blosc")
+    settings |= {"window": "random"}
+    check(arrays.chunks, job(**settings), "OK", "64x64 pixels need 8.7 chunks")
+    check(arrays.chunks, job(**settings, grid="chunks"), "OK", "64x64 pixels need 4 chunks")
+    check(data.data, job(**settings), "OK", "1 file of 6 rows")
+    check(data.rows, job(**settings), "OK", "6 tried, all can be read")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    check(arrays.chunks, job(**settings), "BAD", "numcodecs", "chunks")
+
+
+def test_chunks_are_no_matter_of_images(job: MakeJob) -> None:
+    assert main.examine(arrays.chunks, job()) is None

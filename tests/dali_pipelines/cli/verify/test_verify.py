@@ -202,8 +202,8 @@ def test_planes_of_an_index_and_names_of_hdus(tmp_path: Path, verify: Verify) ->
     index = Index.from_paths([tmp_path / "cube.fits"])
     index = Index(index.table.append_column("hdu", pa.array([1]))).each_plane([2])
     index.save(tmp_path / "i.parquet")
-    assert verify(tmp_path / "i.parquet")["cube.fits"] == "RICE_1  8x9  float32  0  OK"
-    window = verify(tmp_path / "i.parquet", "--window=2,3,4,5")["cube.fits"]
+    assert verify(tmp_path / "i.parquet")["cube.fits plane 2"] == "RICE_1  8x9  float32  0  OK"
+    window = verify(tmp_path / "i.parquet", "--window=2,3,4,5")["cube.fits plane 2"]
     assert window == "RICE_1  4x5  float32  0  OK"
     rejected = verify(tmp_path / "cube.fits", "--hdu=SCI", status=1)["cube.fits"]
     assert "REJECTED" in rejected
@@ -211,7 +211,7 @@ def test_planes_of_an_index_and_names_of_hdus(tmp_path: Path, verify: Verify) ->
     assert verify(tmp_path / "line.fits")["line.fits"] == "plain  1x9  float32  0  OK"
     fits.PrimaryHDU(np.arange(432).reshape(2, 3, 8, 9)).writeto(tmp_path / "four.fits")
     Index.from_paths([tmp_path / "four.fits"]).each_plane([4]).save(tmp_path / "four.parquet")
-    assert verify(tmp_path / "four.parquet")["four.fits"] == "plain  8x9  int64  0  OK"
+    assert verify(tmp_path / "four.parquet")["four.fits plane 4"] == "plain  8x9  int64  0  OK"
     verify(tmp_path / "four.parquet", "--window=2,3,4,5")
 
 
