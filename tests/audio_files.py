@@ -35,10 +35,10 @@ def stored(path: Path | str, **options: Any) -> NDArray[np.float32]:
     return soundfile.read(path, dtype="float32", always_2d=True, **options)[0]
 
 
-def chunk(name: bytes, body: bytes, nbytes: int | None = None) -> bytes:
+def chunk(name: bytes, body: bytes, nbytes: int | None = None, order: str = "<") -> bytes:
     """Return a chunk of RIFF, padded, perhaps with a length that it does not have."""
     length = len(body) if nbytes is None else nbytes
-    return name + struct.pack("<I", length) + body + b"\0" * (len(body) % 2)
+    return name + struct.pack(f"{order}I", length) + body + b"\0" * (len(body) % 2)
 
 
 def fmt(
@@ -61,3 +61,20 @@ def riff(*chunks: bytes, name: bytes = b"RIFF", nbytes: int | None = None) -> by
     """Return a WAV file, perhaps with a length that it does not have."""
     body = b"WAVE" + b"".join(chunks)
     return name + struct.pack("<I", len(body) if nbytes is None else nbytes) + body
+
+
+def comm(frames: int, bits: int = 16, coding: bytes = b"") -> bytes:
+    """Return the chunk that describes the mono samples of an AIFF file, of 16 kHz."""
+    rate = struct.pack(">HQ", 16383 + 13, 16000 << 50)  # 80-bit float
+    return chunk(b"COMM", struct.pack(">HIH", 1, frames, bits) + rate + coding, order=">")
+
+
+def ssnd(data: bytes, skipped: int = 0) -> bytes:
+    """Return the chunk with the samples of an AIFF file, after some bytes that are none."""
+    body = struct.pack(">II", skipped, 0) + b"\7" * skipped + data
+    return chunk(b"SSND", body, order=">")
+
+
+def aiff(*chunks: bytes, name: bytes = b"AIFF") -> bytes:
+    """Return an AIFF file, or AIFF-C by its name."""
+    return chunk(b"FORM", name + b"".join(chunks), order=">")

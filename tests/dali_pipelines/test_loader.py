@@ -235,8 +235,12 @@ def test_times_are_told_while_it_runs(npy_index: Index) -> None:
             # What is fed first is waited for in start().
             assert 0 < waits <= stats.wait_s + stats.start_s
             assert 0 < stats.read_cpu_s <= stats.read_s
-        pipelines: Any = loader.pipelines
-        assert [each.num_read_processes for each in pipelines] == [2, 1]
+
+
+def test_devices_share_the_reader_processes(npy_index: Index) -> None:
+    with make_loader(npy_index, shards=2, num_read_processes=3) as loader:
+        loader.start()
+        assert [len(each.processes()) for each in loader.pipelines] == [2, 1]
 
 
 def deliver_into(rows: list[int], loader: Loader, steps: int) -> None:

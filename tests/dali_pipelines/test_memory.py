@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,15 @@ def test_samples_of_hundreds_of_megabytes(tmp_path: Path) -> None:
     assert found.total > 7 * sample
     window = chunked_pipeline(index, batch_size=1, num_read_processes=1, crop=512)
     assert estimate_memory([window]).sample == sample // 64
+
+
+@pytest.mark.parametrize(("of_groups", "free"), [(None, 5), (3, 3), (8, 5), (0, 0)])
+def test_the_lower_of_what_machine_and_container_have_free(
+    monkeypatch: pytest.MonkeyPatch, of_groups: int | None, free: int
+) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=5))
+    monkeypatch.setattr(memory, "free_memory_of_groups", lambda: of_groups)
+    assert memory.free_memory() == free
 
 
 def test_each_rank_of_a_machine_takes_as_much(npy_index: Index) -> None:

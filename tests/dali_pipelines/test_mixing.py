@@ -82,13 +82,13 @@ def test_cutmix_is_that_of_torchvision(make: Callable[[Any], Any], dtype: str) -
         assert changed.sum() == len(rows) * len(columns)
         if len(rows):
             box = (..., slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-            assert np.array_equal(images[box], np.roll(before, 1, 0)[box])
+            np.testing.assert_array_equal(images[box], np.roll(before, 1, 0)[box])
         # lam_adjusted = float(1.0 - (x2 - x1) * (y2 - y1) / (W * H))
         assert abs(share - (1 - changed.sum() / (WIDTH * HEIGHT))) < 1e-6
         labels = torchvision_labels(np.asarray(plain["label"]), share)
         np.testing.assert_allclose(np.asarray(mixed["label"]), labels, atol=1e-6)
         sizes.add(int(changed.sum()))
-    assert np.array_equal(np.asarray(plain["image"]), before)
+    np.testing.assert_array_equal(np.asarray(plain["image"]), before)
     assert len(sizes) > 10
 
 
@@ -212,6 +212,19 @@ def test_steps_are_mixed_alike_in_each_run_and_after_a_resume(labelled: Index) -
     shares = {labels.max() for _, labels in whole.values()}
     assert len(shares) == 6
     assert not shares & {labels.max() for _, labels in other.values()}
+
+
+@pytest.mark.parametrize("mix", [mixup, cutmix])
+def test_seed_epoch_step_and_first_row_each_make_another_share(mix: Any) -> None:
+    def share(*, seed: int = 1, epoch: int = 2, step: int = 3, row: int = 4) -> float:
+        rows = batch(row=np.arange(row, row + BATCH))
+        (mixed,) = mix(Step([rows], epoch, step, seed), NUM_CLASSES)
+        return share_of(mixed, rows)
+
+    plain, names = share(), ("seed", "epoch", "step", "row")
+    assert share() == plain
+    assert [name for name in names if share(**{name: 9}) == plain] == []
+    assert share(epoch=3, step=2) != plain
 
 
 def test_devices_of_a_step_are_mixed_each_in_its_own_way(labelled: Index) -> None:

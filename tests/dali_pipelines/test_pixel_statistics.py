@@ -170,6 +170,16 @@ def test_rejected_rows_are_those_of_the_index(cubes: Index) -> None:
     assert [*found.rejected] == [cubes.path(1), cubes.path(4)]
 
 
+def test_rejected_rows_are_those_of_the_index_where_only_some_are_read(cubes: Index) -> None:
+    bad = {row: f"reason of row {row}" for row in (1, 3, 4)}
+    found = pixel_statistics(fits_pipeline, cubes, planes=0, count=3, rejected=bad)
+    rows = {cubes.path(row): row for row in range(len(cubes))}
+    of_rows = {rows[path]: reason for path, reason in found.rejected.items()}
+    assert of_rows == {row: bad.get(row) for row in of_rows}
+    assert of_rows.keys() & {3, 4}, "one of the last two rows is among the three"
+    assert found.images == 3 - len(of_rows)
+
+
 def test_a_channel_of_nan(tmp_path: Path) -> None:
     pixels = np.stack([np.full((4, 5), np.nan), np.arange(20).reshape(4, 5)]).astype(np.float32)
     fits.writeto(tmp_path / "a.fits", pixels)

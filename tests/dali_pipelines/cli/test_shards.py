@@ -103,6 +103,11 @@ CHANGES: dict[str, tuple[Callable[[Path], None], list[str], list[str]]] = {
     "a part is another file": (of_others, [], ["shard1of3.json.gz", "--shard_id=1"]),
     "a part is cut off": (cut_off, [], ["--shard_id="]),
     "other flags": (lambda _: None, ["--verify"], ["of3.json.gz", "verify False", "True"]),
+    "other keys": (lambda _: None, ["--keys=DATE-OBS"], ["of3.json.gz", "keys", "WAVELNTH"]),
+    "another HDU": (lambda _: None, ["--hdu=1"], ["of3.json.gz", "hdu None", "not 1"]),
+    "other HDUs": (lambda _: None, ["--hdus=SCI"], ["of3.json.gz", "hdus None", "SCI"]),
+    "other planes": (lambda _: None, ["--planes=0,2"], ["of3.json.gz", "planes None", "[0, 2]"]),
+    "inherited keys": (lambda _: None, ["--inherit"], ["of3.json.gz", "inherit False", "True"]),
     "another number": (lambda _: None, ["--num_shards=2"], ["shard0of2", "3", "--num_shards=3"]),
 }
 """What is changed after the scan, flags of the join, and words of its message."""

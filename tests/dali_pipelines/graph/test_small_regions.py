@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import simplejpeg
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn
 from PIL import Image, ImageOps
 
-from dali_pipelines import PipelineConfig
+from dali_pipelines import Index, Loader, PipelineConfig, jpeg_pipeline
 from dali_pipelines.graph.decode import decode_jpeg
 from readers import JpegReader, Row, Window
 from readers.jpeg.header import NoRowsError
@@ -99,3 +100,36 @@ def test_any_small_window(data: st.DataObject) -> None:
         y, x = (data.draw(st.integers(0, most)) for most in (height - rows, width - columns))
         boxes.append((y, x, rows, columns))
     assert_are_pillows(jpeg(kind, height, width), boxes, noted=noted)
+
+
+def shown(data: bytes, folder: Path, columns: dict[str, list[int]], **settings: Any) -> Any:
+    """Return the batch of a Loader of rows that are all one image, on the CPU."""
+    (folder / "a.jpg").write_bytes(data)
+    count = max(map(len, columns.values()), default=200)
+    index = Index(pa.table({"path": [str(folder / "a.jpg")] * count, **columns}))
+    settings |= {"batch_size": count, "shuffle": False, "framework": "numpy", "devices": [None]}
+    with Loader(jpeg_pipeline, index, num_read_processes=1, **settings) as loader:
+        ((batch,),) = loader
+        return batch
+
+
+def test_the_first_column_and_row_where_the_rest_of_a_window_is_outside(tmp_path: Path) -> None:
+    data = jpeg("420", 37, 53)
+    columns = {"y": [0, 9, -7, -7], "x": [-7, -7, 0, 9]}
+    batch = shown(data, tmp_path, columns, crop=8, window="row", outside="fill")
+    whole = expected(data).transpose(2, 0, 1).astype(int)
+    for (y, x), found in zip(zip(*columns.values(), strict=True), batch["image"], strict=True):
+        part = whole[:, max(y, 0) : y + 8, max(x, 0) : x + 8]
+        found = found[:, -part.shape[1] :, -part.shape[2] :]
+        np.testing.assert_allclose(found, part, rtol=0, atol=2, err_msg=f"y {y}, x {x}")
+
+
+def test_the_first_column_as_a_random_region(tmp_path: Path) -> None:
+    data, size = jpeg("420", 16, 40), (16, 1)
+    area: Any = {"random_area": (1 / 40, 1 / 40), "random_aspect_ratio": (1 / 16, 1 / 16)}
+    batch = shown(data, tmp_path, {}, resize=size, outputs=("window",), **area)
+    columns = batch["window"][:, 1].astype(int).tolist()
+    assert 0 in columns
+    whole = expected(data).transpose(2, 0, 1).astype(int)
+    for x, found in zip(columns, batch["image"], strict=True):
+        np.testing.assert_allclose(found[..., 0], whole[..., x], rtol=0, atol=2, err_msg=f"x {x}")

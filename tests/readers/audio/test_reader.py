@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soxr
-from audio_files import chunk, extensible, fmt, riff, sound, stored, write
+from audio_files import aiff, chunk, comm, extensible, fmt, riff, sound, ssnd, stored, write
 from elsewhere import OverHttp, OverS3
 from numpy.typing import NDArray
 
@@ -198,11 +198,41 @@ def test_unusual_wav_files_are_read(tmp_path: Path, name: str) -> None:
     assert sound_facts(row).duration == 300 / RATE
 
 
+BIG = struct.pack(">300h", *range(300))
+"""`DATA` as AIFF stores it."""
+
+ODD_AIFF = {
+    "bytes before the samples": aiff(comm(300), ssnd(BIG, 5)),
+    "samples first": aiff(ssnd(BIG, 4), comm(300)),
+    "odd padding": aiff(chunk(b"NAME", b"abc", order=">"), comm(300), ssnd(BIG)),
+    "12 bits": aiff(comm(300, bits=12), ssnd(BIG)),
+    "little-endian": aiff(comm(300, coding=b"sowt\0\0"), ssnd(DATA), name=b"AIFC"),
+    "coding NONE": aiff(comm(300, coding=b"NONE\0\0"), ssnd(BIG, 3), name=b"AIFC"),
+    "coding twos": aiff(comm(300, coding=b"twos\0\0"), ssnd(BIG), name=b"AIFC"),
+}
+
+
+@pytest.mark.parametrize("name", ODD_AIFF)
+def test_unusual_aiff_files_equal_soundfile(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.aiff"
+    path.write_bytes(ODD_AIFF[name])
+    row, expected = Row(0, str(path)), stored(path)
+    assert sound_facts(row).frames == len(expected) == 300
+    reader = AudioReader(RATE, resample=False)
+    np.testing.assert_array_equal(segment_of(reader.read(row, None))[0], expected, name)
+    last = segment_of(reader.read(row, Window(height=1, width=7, x=1 - 2**-53)))
+    np.testing.assert_array_equal(last[0], expected[-7:], name)
+
+
 BAD = {
     "no fmt": (riff(chunk(b"data", DATA)), "fmt"),
     "no data": (riff(fmt()), "data"),
     "no samples": (riff(fmt(), chunk(b"data", b"")), "no samples"),
     "cut": (riff(fmt(), chunk(b"data", DATA, 700)), "cut off"),
+    "AIFF, no COMM": (aiff(ssnd(DATA)), "COMM"),
+    "AIFF, no SSND": (aiff(comm(300)), "SSND"),
+    "AIFF, cut": (aiff(comm(300), ssnd(BIG))[:-1], "cut off"),
+    "AIFF, samples cut off by those skipped": (aiff(comm(301), ssnd(BIG, 2)), "have 600"),
     "0 Hz": (riff(fmt(rate=0), chunk(b"data", DATA)), "0 Hz"),
     "800 MHz": (riff(fmt(rate=800_000_000, bits=8), chunk(b"data", DATA)), "800000000 Hz, which"),
     "0 channels": (riff(fmt(channels=0), chunk(b"data", DATA)), "0 channels"),

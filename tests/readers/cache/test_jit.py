@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 
 from dali_pipelines.kernels import jit as kernels
@@ -126,6 +127,25 @@ def test_code_in_a_folder_that_cannot_be_written_is_copied(
     folder.chmod(0o700)
     shutil.rmtree(given)
     assert Jit(files).folder == jit.folder, "without code to copy"
+
+
+def users_cache() -> Path:
+    """Return where numba keeps the code of a function of a user."""
+    return Path(numba.njit(cache=True)(lambda value: value + 1).stats.cache_path)
+
+
+@pytest.mark.parametrize("folder", ["", "of_the_user"])
+def test_functions_of_the_users_are_kept_where_they_were(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    given = folder and str(tmp_path / folder)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", given)
+    before, jit = users_cache(), Jit(files)
+    kept = Path(jit.njit(lambda value: value + 1).stats.cache_path)
+    assert kept.is_relative_to(jit.folder or "none")
+    with pytest.raises(ZeroDivisionError):
+        jit.cached(lambda **_: 1 // 0, users_cache, numba.config)
+    assert (users_cache(), numba.config.CACHE_DIR) == (before, given)
 
 
 def test_nowhere_to_keep_code(

@@ -75,6 +75,34 @@ def test_an_object_of_another_version_is_rejected(
         content_of(Index.load(tmp_path / "index.arrow"))
 
 
+def grouped(index: Index) -> Index:
+    times = np.array(["2015-01-01"], "M8[ns]")
+    return index.with_column("c", ["a"]).with_column("t", times).group(["a"], by="c", time="t")
+
+
+MADE: dict[str, Callable[[Index], Index]] = {
+    "group": grouped,
+    "select": lambda index: index.select([0]),
+    "where": lambda index: index.where("path <> ''"),
+    "split": lambda index: index.split({"all": 1.0})["all"],
+    "concat": lambda index: Index.concat([index, index]),
+    "each_plane": lambda index: index.each_plane([1]),
+    "each_window": lambda index: index.each_window(3, (9, 9)),
+    "with_column": lambda index: index.with_column("label", [1]),
+}
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_an_index_made_from_another_keeps_the_versions(web: Web, tmp_path: Path, how: str) -> None:
+    index = MADE[how](from_list([web.put("a.fits", OLD)], tmp_path))
+    web.put("a.fits", NEW)
+    row = index.columns(parts=index.parts).with_places(Places(STORAGE)).row(0)
+    for part in (row, *row.parts.values()):
+        assert part is not None
+        with pytest.raises(ChangedError), part.place as place:
+            place.read(0, place.nbytes)
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_next_run_finds_it_in_the_cache(
     web: Web, tmp_path: Path, source: Callable[[list[str], Path], Index]
@@ -84,6 +112,15 @@ def test_the_next_run_finds_it_in_the_cache(
     web.paths.clear()
     assert content_of(index, cache=DiskCache(str(tmp_path / "cache"), 1 << 22)) == OLD
     assert not web.paths
+
+
+def test_the_cache_has_the_bytes_of_each_version(web: Web, tmp_path: Path) -> None:
+    cache = DiskCache(str(tmp_path / "cache"), 1 << 22)
+    assert len(OLD) == len(NEW)
+    for content in (OLD, NEW, OLD):
+        index = from_list([web.put("a.fits", content)], tmp_path)
+        for _ in range(2):
+            assert content_of(index, cache=cache) == content
 
 
 @pytest.mark.parametrize("etag", ["weak", "none"])

@@ -15,6 +15,7 @@ from servers.web import Web
 
 from readers import Index
 from readers.places.opener import Places
+from readers.places.remote import RemotePlace
 from readers.places.storage import Storage
 
 NAMES = [
@@ -77,3 +78,17 @@ def test_the_folder_of_that_name_is_listed(
         Index.scan(f"{scheme}://bucket/{named}", storage=storage)
     (path,) = web.paths
     assert parse_qs(urlsplit(path).query)["prefix"] == [folder]
+
+
+def test_a_stamp_tells_objects_and_their_versions_apart() -> None:
+    """What readers have found in a file is kept by its stamp."""
+    known = {
+        RemotePlace(url, Storage(endpoint=endpoint), etag, nbytes).stamp
+        for url in ("s3://a/b.fits", "s3://a/c.fits")
+        for endpoint in ("https://a.org", "https://b.org")
+        for etag in ('"1"', '"2"')
+        for nbytes in (5, 6)
+    }
+    assert len(known) == 16
+    assert RemotePlace("s3://a/b.fits", Storage(endpoint="https://a.org"), '"1"', 5).stamp in known
+    assert RemotePlace("s3://a/b.fits", Storage(), 'W/"1"', 5).stamp is None

@@ -35,6 +35,24 @@ def test_all_of_it(arrived: list[Any]) -> None:
     assert setup.loads(pickled) == {"a": 1}
 
 
+def test_a_reader_has_the_credentials_of_its_consumer_and_no_older_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fork server, whose environment a reader gets, has that of its own start."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", "file")
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    parcel = setup.dumps(None)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "old")
+    monkeypatch.delenv("GOOGLE_SERVICE_ACCOUNT")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "removed since")
+    monkeypatch.setenv("OTHER", "stays")
+    setup.loads(parcel)
+    expected = {"AWS_ACCESS_KEY_ID": "new", "GOOGLE_SERVICE_ACCOUNT": "file", "OTHER": "stays"}
+    found = {name: os.environ.get(name) for name in (*expected, "AWS_SESSION_TOKEN")}
+    assert found == {**expected, "AWS_SESSION_TOKEN": None}
+
+
 def leave(parcel: setup.Parcel) -> None:
     raise SystemExit(len(parcel.open()) >> 20)
 
