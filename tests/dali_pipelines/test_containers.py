@@ -156,7 +156,7 @@ def test_resume_in_reader_processes(tmp_path: Path) -> None:
         for (batch,) in second:
             seen += batch["row"].tolist()
             expected = np.load(io.BytesIO(encoded("npy", seen[-1])))
-            assert np.array_equal(batch["image"][0, 0].numpy(), expected[..., 0])
+            np.testing.assert_array_equal(batch["image"][0, 0].numpy(), expected[..., 0])
     assert sorted(seen) == list(range(COUNT))
 
 

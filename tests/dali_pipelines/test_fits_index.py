@@ -45,7 +45,7 @@ def test_values_are_those_of_astropy(archive: Index) -> None:
         expected = [fits.getval(path, column, hdu) for path in paths]
         assert index.table[column].to_pylist() == expected
     times = [Time(fits.getval(path, "DATE-OBS", 0), scale="tai").utc.isot for path in paths]
-    assert np.array_equal(index.table["date_obs"].to_numpy(), np.array(times, "M8[ns]"))
+    np.testing.assert_array_equal(index.table["date_obs"].to_numpy(), np.array(times, "M8[ns]"))
     assert len(index.group([171, 172], time="date_obs", tolerance="1min")) == 1
 
 

@@ -42,10 +42,10 @@ def test_as_often_as_it_says(ramps: Index, flip: Any, probability: float) -> Non
     if probability in (0, 1):
         assert share[0] == probability
     other = flips_of(ramps, 70, flip=flip, flip_probability=probability)
-    assert np.array_equal(found, other)
+    np.testing.assert_array_equal(found, other)
 
 
 def test_half_is_the_default(ramps: Index) -> None:
-    assert np.array_equal(
+    np.testing.assert_array_equal(
         flips_of(ramps, flip="hv"), flips_of(ramps, flip="hv", flip_probability=0.5)
     )

@@ -170,7 +170,7 @@ def test_a_bad_row_does_not_disturb_others(
     for batch in batches:
         for slot, row in enumerate(batch["row"].tolist()):
             for name in ("image", "window", "matrix"):
-                assert np.array_equal(batch[name][slot].numpy(), expected[row][name])
+                np.testing.assert_array_equal(batch[name][slot].numpy(), expected[row][name])
 
 
 def test_a_crop_larger_than_the_resized_image_is_named(ramps: Ramps) -> None:

@@ -703,7 +703,7 @@ class LoaderMachine(RuleBasedStateMachine):
         (top, left), (bottom, right) = image[1:, 0, 0], image[1:, -1, -1]
         ys, xs = np.linspace(top, bottom, CROP[0]), np.linspace(left, right, CROP[1])
         expected = np.stack(np.broadcast_arrays(row, ys[:, None], xs))
-        assert np.array_equal(image, expected)
+        np.testing.assert_array_equal(image, expected)
         assert abs(bottom - top) == CROP[0] - 1
         assert abs(right - left) == CROP[1] - 1
         corners = tuple(map(float, (top, left, bottom, right)))

@@ -205,7 +205,7 @@ def test_images_of_8_bits_may_stay_so(tmp_path: Path) -> None:
     Image.fromarray(pixels).save(tmp_path / "0.png")
     index = Index.scan(tmp_path)
     found = delivered(jpeg_pipeline, index, dtype="uint8", transform=inverted)
-    assert np.array_equal(found[0]["image"], 255 - pixels.transpose(2, 0, 1))
+    np.testing.assert_array_equal(found[0]["image"], 255 - pixels.transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("planes", [None, (0, 2)])
@@ -231,7 +231,7 @@ def test_a_transform_may_add_channels(tmp_path: Path, options: dict[str, Any]) -
     fits.writeto(tmp_path / "0.fits", pixels)
     found = delivered(fits_pipeline, Index.scan(tmp_path), transform=with_negative, **options)
     expected = (np.stack((pixels, -pixels)) - options.get("mean", 0)) / options.get("std", 1)
-    assert np.array_equal(found[0]["image"], expected)
+    np.testing.assert_array_equal(found[0]["image"], expected)
 
 
 def as_type(kind: Any) -> Any:
@@ -369,7 +369,7 @@ def test_mode_eval_is_without_chance(index: Index) -> None:
     found = delivered(npy_pipeline, index, transform=doubled, **options)
     plain = delivered(npy_pipeline, index, **options)
     for row, sample in found.items():
-        assert np.array_equal(sample["image"], plain[row]["image"] * 2 + 1)
+        np.testing.assert_array_equal(sample["image"], plain[row]["image"] * 2 + 1)
 
 
 # A Reader's own choices.

@@ -172,7 +172,7 @@ def test_weighted_rows_have_their_own_targets(ramps: Ramps, archive: Archive) ->
         assert set(labels) <= set(range(row, row + row % 4))
         y, x = map(int, batch["window"][slot, :2])
         mask = gray(SHAPES[row], row)[y : y + 40, x : x + 50]
-        assert np.array_equal(batch["mask"][slot].numpy(), mask)
+        np.testing.assert_array_equal(batch["mask"][slot].numpy(), mask)
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "RICE_1"])

@@ -145,7 +145,7 @@ def test_other_values_are_not_clamped_and_nan_does_not_count() -> None:
 def test_other_channels_have_no_colours(one: Any) -> None:
     for channels in (1, 4):
         image = photo(shape=(5, 4, channels))
-        assert np.array_equal(augmented(one, [image])[0], image)
+        np.testing.assert_array_equal(augmented(one, [image])[0], image)
 
 
 def test_some_images_become_gray() -> None:

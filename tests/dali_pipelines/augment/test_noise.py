@@ -116,4 +116,4 @@ def test_bytes_are_rounded_and_saturate() -> None:
     image = np.full((50, 50, 3), 250, np.uint8)
     (found,) = augmented(Noise(20.0), [image])
     (exact,) = augmented(Noise(20.0), [image.astype(np.float32)])
-    assert np.array_equal(found, np.clip(np.rint(exact), 0, 255))
+    np.testing.assert_array_equal(found, np.clip(np.rint(exact), 0, 255))

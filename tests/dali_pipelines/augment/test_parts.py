@@ -102,4 +102,4 @@ def test_each_channel_gets_its_value(dtype: str) -> None:
 def test_what_fits_nowhere_erases_nothing() -> None:
     image: Any = np.ones((3, 90, 1), np.float32)
     (found,) = augmented(Erase(p=1, scale=(0.5, 0.6), ratio=(1, 1)), [image])
-    assert np.array_equal(found, image)
+    np.testing.assert_array_equal(found, image)

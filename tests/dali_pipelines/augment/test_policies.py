@@ -82,7 +82,7 @@ def test_operations_come_one_after_the_other() -> None:
     (found,) = augmented(RandAugment(2, 10), [image], draws=draws)
     for number in (6, 13):
         (image,) = augmented(RandAugment(1, 10), [image], draws=draws[:, [0 if number == 6 else 1]])
-    assert np.array_equal(found, image)
+    np.testing.assert_array_equal(found, image)
 
 
 @pytest.mark.parametrize("one", [TrivialAugment(), RandAugment()])
@@ -97,7 +97,7 @@ def test_gray_images_have_no_colours() -> None:
     image = photo()[..., :1]
     draws = ((np.arange(28, dtype=np.float32) + 0.5) / 28)[:, None]
     found = augmented(RandAugment(1, 20), [image] * 28, draws=draws)
-    assert np.array_equal(found[7], image)
+    np.testing.assert_array_equal(found[7], image)
     assert not np.array_equal(found[6], image)
 
 

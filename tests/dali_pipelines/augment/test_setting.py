@@ -126,7 +126,7 @@ def test_eval_leaves_images_as_they_are(photos: Index) -> None:
         for augment in (EVERYTHING, ())
     ]
     for row in range(NUM_ROWS):
-        assert np.array_equal(found[0][row], found[1][row])
+        np.testing.assert_array_equal(found[0][row], found[1][row])
     assert not PipelineConfig(batch_size=1, mode="eval", augment=EVERYTHING).has_own_operators
 
 
@@ -317,6 +317,6 @@ def test_photons_of_fits(tmp_path: Path) -> None:
     )
     pipeline.build()
     image = np.array(pipeline.run()[0].at(0))[0]
-    assert np.array_equal(np.isnan(image), np.isnan(pixels))
+    np.testing.assert_array_equal(np.isnan(image), np.isnan(pixels))
     assert abs(np.nanmean(image) / 50 - 1) < 0.01
     assert abs(np.nanstd(image) / ((100 + 9) ** 0.5 / 2) - 1) < 0.03

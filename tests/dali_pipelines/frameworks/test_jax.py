@@ -101,7 +101,7 @@ def test_other_types_of_images() -> None:
         (batch,) = framework_named("jax").deliver([{"image": to_numpy(TensorCPU(pixels))}])
         assert isinstance(batch["image"], jax.Array)
         assert batch["image"].dtype == dtype
-        assert np.array_equal(batch["image"], pixels)
+        np.testing.assert_array_equal(batch["image"], pixels)
 
 
 def test_lists_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

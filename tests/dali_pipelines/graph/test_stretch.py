@@ -67,7 +67,7 @@ def test_it_is_that_of_astropy(cubes: Index) -> None:
     expected = ImageNormalize(vmin=0, vmax=500, stretch=AsinhStretch(0.05), clip=True)
     for row, image in enumerate(found):
         pixels = fits.getdata(cubes.path(row))[0]
-        assert np.array_equal(np.isnan(image[0]), np.isnan(pixels))
+        np.testing.assert_array_equal(np.isnan(image[0]), np.isnan(pixels))
         valid = ~np.isnan(pixels)
         close(image[0][valid], np.asarray(expected(pixels[valid])))
 
@@ -113,7 +113,7 @@ def test_other_images_of_a_row_are_not_stretched(tmp_path: Path) -> None:
     names = {"image": "SCI", "err": "ERR"}
     index = Index.scan(tmp_path)
     found = delivered(fits_pipeline, index, "err", hdus=names, stretch=CURVES[0])
-    assert np.array_equal(found[0, 0], pixels[1])
+    np.testing.assert_array_equal(found[0, 0], pixels[1])
     found = delivered(fits_pipeline, index, hdus=names, stretch=CURVES[0])
     close(found[0, 0], CURVES[0](pixels[0]))
 

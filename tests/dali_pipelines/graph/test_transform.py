@@ -165,7 +165,7 @@ def test_either_layout_is_turned_and_resized_alike(
         found.append(np.array(pipeline.run()[0].as_tensor()))
         pipeline.close()
     assert found[0].shape == (2, 1, 4, 4)
-    assert np.array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[1])
     assert len(np.unique(found[0])) > 8
 
 

@@ -137,7 +137,7 @@ def test_tables_go_along(solar: Path, tmp_path: Path) -> None:
         path.rename(moved / path.name)
     assert len([*moved.iterdir()]) == 3
     with Preprocessor.load(moved / "preprocess.toml", framework="numpy") as pre:
-        assert np.array_equal(pre([solar / "a.fits"])["image"], batch["image"])
+        np.testing.assert_array_equal(pre([solar / "a.fits"])["image"], batch["image"])
     without = Preprocessor(aia_pipeline, size=64, framework="numpy").image(solar / "a.fits")
     assert not np.array_equal(without, batch["image"][0])
 

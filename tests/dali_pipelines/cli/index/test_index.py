@@ -49,7 +49,7 @@ class TestScan:
         assert columns["exptime"] == [2.0, 1.0, None, 2.9]
         assert columns["quality"] == [0, 0xFFFFFFFF, 5, 0]
         times = np.array(["2015-01-01T00:00:00.5", "2014-12-31T23:59:59", "NaT", "NaT"], "M8[ns]")
-        assert np.array_equal(found.table["date_obs"].to_numpy(), times, equal_nan=True)
+        np.testing.assert_array_equal(found.table["date_obs"].to_numpy(), times)
         assert {name: str(found.table[name].type) for name in KEYS} == KEYS
         assert "6 files found: 4 rows kept, 2 rejected" in found.out
         assert f"{Path.cwd()}/index.parquet" in found.out
@@ -64,7 +64,7 @@ class TestScan:
         columns = index(archive).made.columns(["wavelnth", "exptime"])
         row = columns.row(1)
         assert (row.path, row.hdu) == (str(archive / "b.fits"), 0)
-        assert np.array_equal(columns.array("exptime"), [2.0, 1.0, np.nan, 2.9], equal_nan=True)
+        np.testing.assert_array_equal(columns.array("exptime"), [2.0, 1.0, np.nan, 2.9])
 
     def test_processes_give_the_same(
         self, archive: Path, index: Run, write: Callable[..., None]

@@ -321,7 +321,7 @@ class TestPhotographs:
             assert window is not None
             y, x = window.place(40, 40)
             enlarged = cell(drawn, place, columns, 3)[2::4, 2::4]
-            assert np.array_equal(enlarged, pixels[y : y + 16, x : x + 16])
+            np.testing.assert_array_equal(enlarged, pixels[y : y + 16, x : x + 16])
 
     @pytest.mark.parametrize("ragged", ["list", "pad"])
     def test_of_several_sizes(
@@ -424,7 +424,7 @@ def test_masks_and_boxes_are_where_they_belong(
     top, bottom = (36, 56) if is_photo else (8, 28)  # the first row of FITS is at the bottom
     assert int(rectangle.sum()) == 30 * 20
     assert np.flatnonzero(rectangle.any(axis=1))[0] == top
-    assert np.array_equal((drawn("--mask=mask_path") != plain).any(axis=2), rectangle)
+    np.testing.assert_array_equal((drawn("--mask=mask_path") != plain).any(axis=2), rectangle)
     rows, columns = np.nonzero((drawn("--boxes=box", "--labels=labels") != plain).any(axis=2))
     assert abs(columns.min() - 10) <= 2
     assert abs(columns.max() + 1 - 40) <= 2
@@ -546,7 +546,7 @@ class TestTexts:
         most = int(128 / sheet.CHARACTER)
         expected = "…" + text[1 - most :] if "/" in text else text[: most - 1] + "…"
         found = self.drawn(tmp_path, text)
-        assert np.array_equal(found, self.drawn(tmp_path, expected))
+        np.testing.assert_array_equal(found, self.drawn(tmp_path, expected))
         gap = slice(sheet.GAP + 128, 2 * sheet.GAP + 128)
         assert (found[:, gap] == 255).all()
 

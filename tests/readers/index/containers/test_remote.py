@@ -38,7 +38,7 @@ def test_tars_of_a_bucket(weed: Weed, s3_keys: None) -> None:
     columns = index.columns().with_places(Places(storage))
     for row, array in enumerate(arrays):
         sample = NpyReader().read(columns.row(row), None)
-        assert np.array_equal(next(iter(sample.arrays.values())), array)
+        np.testing.assert_array_equal(next(iter(sample.arrays.values())), array)
     weed.put(OPEN, "tars/1.tar", tar_of(*arrays[:3]))
     with pytest.raises(ReadError, match="changed"):
         NpyReader().read(columns.row(3), None)

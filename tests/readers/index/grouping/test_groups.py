@@ -175,7 +175,7 @@ class TestGroup:
         assert chosen(grouped, 1, 2) == [(0, 1), (None, 2), (3, None)]
         assert grouped.table["path"].to_pylist() == ["/0_1", "/2_2", "/3_1"]
         minutes = [f"2015-01-01T00:{minute}" for minute in ("00", "12", "24")]
-        assert np.array_equal(grouped.table["time"].to_numpy(), np.array(minutes, "M8[ns]"))
+        np.testing.assert_array_equal(grouped.table["time"].to_numpy(), np.array(minutes, "M8[ns]"))
         assert grouped.table["dt_2"].to_numpy()[:2].tolist() == [-1, -1]
 
     @pytest.mark.parametrize(

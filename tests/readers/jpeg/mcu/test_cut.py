@@ -72,7 +72,7 @@ def assert_is_cut(found: bytes, jpeg: bytes, region: McuRegion) -> None:
     y, x = region.top * header.mcu_height, region.left * header.mcu_width
     assert of_cut.shape[:2] == region.size(header)
     in_cut = of_cut[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
-    assert np.array_equal(in_cut, pixels(jpeg)[rows, columns])
+    np.testing.assert_array_equal(in_cut, pixels(jpeg)[rows, columns])
 
 
 def patched(jpeg: bytes, marker: int, offset: int, value: int) -> bytes:
@@ -253,11 +253,12 @@ def assert_windows_are_of(row: Row, whole: NDArray[Any], random: np.random.Gener
             sample = JpegReader().read(row, window)
             top, left = sample["anchor"]
             of_sample = pixels(sample["encoded"].tobytes())
-            assert np.array_equal(sample["shape"], (height, width))
+            np.testing.assert_array_equal(sample["shape"], (height, width))
             y, x = window.place(*whole.shape[:2])
-            assert np.array_equal(
+            np.testing.assert_array_equal(
                 of_sample[top : top + height, left : left + width],
                 whole[y : y + height, x : x + width],
+                f"{window} of {row}",
             )
 
 
@@ -393,7 +394,7 @@ def test_damage_beside_the_window_does_not_matter(tmp_path: Path) -> None:
     begin, end = find_mcu_rows(path.read_bytes()).byte_range(4, 9)
     content = path.read_bytes()
     path.write_bytes(content[:begin] + bytes(end - begin) + content[end:])
-    assert np.array_equal(JpegReader().read(row, CENTRE)["encoded"], sound["encoded"])
+    np.testing.assert_array_equal(JpegReader().read(row, CENTRE)["encoded"], sound["encoded"])
 
 
 @given(data=st.data())
@@ -484,9 +485,9 @@ def test_any_header_is_parsed_or_rejected(data: bytes) -> None:
 def test_rows_survive_packing() -> None:
     rows = find_mcu_rows(pillow(photo(100, 50)))
     again = McuRows.unpack(rows.pack())
-    assert np.array_equal(again.starts, rows.starts)
-    assert np.array_equal(again.predictions, rows.predictions)
-    assert np.array_equal(again.crcs, rows.crcs)
+    np.testing.assert_array_equal(again.starts, rows.starts)
+    np.testing.assert_array_equal(again.predictions, rows.predictions)
+    np.testing.assert_array_equal(again.crcs, rows.crcs)
     assert (again.file_nbytes, again.header_nbytes, again.header_crc) == (
         rows.file_nbytes,
         rows.header_nbytes,
