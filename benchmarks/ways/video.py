@@ -3,7 +3,8 @@
 # Worker processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,15 +40,29 @@ def _by_pyav(clip: Clip, *, seek: bool) -> NDArray[Any]:
     with av.open(clip.path) as file:
         stream = file.streams.video[0]
         stream.thread_count, stream.thread_type = 1, "NONE"
-        if seek:
-            file.seek(clip.ticks[0], stream=stream)
-        for frame in file.decode(stream):
+        found = _sought(file, stream, clip.ticks[0]) if seek else file.decode(stream)
+        for frame in found:
             if frame.pts in missing:
                 frames[frame.pts] = frame.to_ndarray(format="rgb24")
                 missing.remove(frame.pts)
                 if not missing:
                     break
     return np.stack([frames[one] for one in clip.ticks])
+
+
+def _sought(file: Any, stream: Any, ticks: int) -> Iterator[Any]:
+    """Yield frames from the key frame before a frame on.
+
+    FFmpeg seeks by decoding times, and may find the key frame after it.
+    """
+    target = ticks
+    while True:
+        file.seek(target, stream=stream)
+        frames = file.decode(stream)
+        first = next(frames)
+        if first.pts <= ticks:
+            return itertools.chain([first], frames)
+        target -= int(1 / stream.time_base)
 
 
 def with_torchcodec(clip: Clip) -> NDArray[Any]:

@@ -61,6 +61,7 @@ def scan_video(place: Place) -> Packets:
 def _scanned(av: Any, place: Place, container: Any) -> Packets:
     stream = _video_stream(container)
     context, frame = stream.codec_context, None
+    context.thread_count = 1
     starts: list[int] = []
     nbytes: list[int] = []
     ticks: list[int] = []
