@@ -3,6 +3,7 @@ from .aia.preset import Preset as Preset
 from .aia.preset import load_preset as load_preset
 from .aia.preset import preset_names as preset_names
 from .augment.audio import Gain as Gain
+from .augment.audio import RecordedNoise as RecordedNoise
 from .augment.audio import SpecAugment as SpecAugment
 from .augment.audio import WhiteNoise as WhiteNoise
 from .augment.aug_mix import AugMix as AugMix

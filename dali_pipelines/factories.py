@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack
 
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
+from dali_pipelines.augment.audio import RecordedNoise
 from dali_pipelines.config import FLOATS, PipelineConfig
 from dali_pipelines.features import Features, features_of
 from dali_pipelines.fits_index import check_hdu
@@ -438,8 +439,14 @@ def audio_pipeline(
         kind.sizes(rate)
     if duration is not None:
         options |= {"crop": (1, max(1, round(duration * rate))), "window": window}
-    on_waveform = [one for one in settings.augment if not _is_of_features(one)]
-    on_features = tuple(one for one in settings.augment if _is_of_features(one))
+    noises = [one for one in settings.augment if isinstance(one, RecordedNoise)]
+    if len(noises) > 1:
+        raise ValueError("augment takes RecordedNoise once: put its recordings into one Index")
+    if noises and settings.mode == "train":
+        reader = dataclasses.replace(reader, noise=noises[0].read_by(places_of(settings)))
+    in_graph = [one for one in settings.augment if not isinstance(one, RecordedNoise)]
+    on_waveform = [one for one in in_graph if not _is_of_features(one)]
+    on_features = tuple(one for one in in_graph if _is_of_features(one))
     if on_features and kind is None:
         name = type(on_features[0]).__name__
         raise ValueError(f"{name} is for features: set features, such as 'log_mel'")

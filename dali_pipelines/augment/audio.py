@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from nvidia.dali import fn, math, types
 
-from dali_pipelines.augment.checks import range_of
+from dali_pipelines.augment.checks import check_p, range_of
 from dali_pipelines.graph.operators_augment import noise
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
+from readers.audio.reader import AudioReader, Noises
+from readers.index.table import Index
+from readers.places.opener import Places
 from readers.values import check_integer, check_number
 
 _LOUDEST = 200.0
@@ -86,6 +90,63 @@ class WhiteNoise:
         level = level if audio.device == "cpu" else level.cpu()
         std = fn.reshape(level * math.pow(10.0, snr / -20), shape=[1])
         return noise(audio, fn.cat(keys, std, axis=0), of_photons=False)
+
+
+@dataclass(frozen=True)
+class RecordedNoise:
+    """Add a part of a random recording of noise at a random distance below the recording's level.
+
+    It comes before all other augmentations. Readers add it, and resample it to the rate of the
+    pipeline. All of its channels together are added to each channel. A recording of noise that is
+    shorter than the segment is repeated; if it has no samples, or cannot be read, the sample is
+    rejected.
+
+    Parameters
+    ----------
+    noises : Index, or path
+        Recordings of noise; of a path those of `Index.scan_audio`. Columns ``start`` and
+        ``duration`` make a row a part of one.
+    snr_db : (float, float)
+        Range of the signal-to-noise ratio in decibels, uniform: of the power of the segment, all
+        channels together, to that of the noise.
+    p : float
+        Probability that noise is added.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no recording.
+    TypeError
+        If `noises` is neither an Index nor a path.
+    ValueError
+        If a number is out of range, or the range is empty.
+    """
+
+    noises: Index | str | os.PathLike[str]
+    snr_db: tuple[float, float] = (0.0, 30.0)
+    p: float = 1.0
+
+    of_8_bits = False
+    moves_pixels = False
+    num_images = 0
+
+    def __post_init__(self) -> None:
+        range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST)
+        check_p(self.p)
+        if isinstance(self.noises, str | os.PathLike):
+            object.__setattr__(self, "noises", Index.scan_audio(self.noises))
+        elif not isinstance(self.noises, Index):
+            raise TypeError(f"noises must be an Index or a path, got {self.noises!r}")
+
+    def read_by(self, places: Places) -> Noises:
+        """Return what a Reader needs of it; `places` find the recordings."""
+        assert isinstance(self.noises, Index)
+        columns = self.noises.columns(notes=AudioReader.notes).with_places(places)
+        return Noises(columns, range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST), self.p)
+
+    def add(self, audio: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Raise ValueError: only `audio_pipeline` takes it, whose readers add the noise."""
+        raise ValueError("RecordedNoise is for audio_pipeline: leave it out")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 AUGMENTATIONS = (
     *("ColorJitter", "TrivialAugment", "RandAugment", "AutoAugment", "AugMix", "RandomGrayscale"),
-    *("Noise", "PhotonNoise", "Blur", "Erase", "Gain", "WhiteNoise", "SpecAugment"),
+    *("Noise", "PhotonNoise", "Blur", "Erase"),
+    *("Gain", "WhiteNoise", "RecordedNoise", "SpecAugment"),
 )
 """Names that ``--augment`` takes."""
 _IMAGE = (
@@ -33,6 +34,8 @@ _IMAGE = (
     "random_aspect_ratio resize_shorter resize interpolation stretch augment transform ragged "
     "outputs"
 )
+_OF_AUDIO = ("duration", "short", "rate", "channels", "speeds", "features")
+"""Flags of recordings."""
 _CHANGES: dict[str, dict[str, Any]] = {
     "crop": {"metavar": "PIXELS"},
     "grid": {"type": number_or("chunks"), "nargs": "+", "metavar": "PIXELS"},
@@ -93,7 +96,9 @@ class PipelineFlags(StorageFlags, HduFlags):
     ``calibration_settings``.
     """
 
-    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked"))
+    pipeline: str = option(
+        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio")
+    )
     preset: str | None = option(
         None,
         "aia: calibrate and stretch by this recipe, a name or a .toml file; chunked: stretch by it",
@@ -114,6 +119,37 @@ class PipelineFlags(StorageFlags, HduFlags):
         None, "column with lists of boxes, each x1, y1, x2, y2", metavar="COLUMN"
     )
     labels: str | None = option(None, "column with lists of their labels", metavar="COLUMN")
+    duration: float | None = option(
+        None,
+        "audio: seconds of each segment (default: whole recordings)",
+        type=float,
+        metavar="SECONDS",
+    )
+    short: str | None = option(
+        None,
+        "audio, video: what to do with recordings or videos that are shorter",
+        choices=("reject", "pad"),
+    )
+    rate: int | None = option(
+        None,
+        "audio: samples per second to resample to (default: those of the first recording)",
+        type=int,
+        metavar="HZ",
+    )
+    channels: int | None = option(
+        None,
+        "audio: number of channels that recordings must have, or 1 for their mean (default: 1)",
+        type=int,
+        metavar="N",
+    )
+    speeds: tuple[float, ...] | None = option(
+        None, "audio: factors of the speed, one is drawn", type=float, nargs="+", metavar="N"
+    )
+    features: str | None = option(
+        None,
+        "audio: waveform (default), spectrogram, log_mel or mfcc, or 'LogMel(n_mels=64)' and so on",
+        metavar="NAME",
+    )
 
     if TYPE_CHECKING:
         settings: dict[str, Any]
@@ -132,6 +168,11 @@ class PipelineFlags(StorageFlags, HduFlags):
             raise ValueError("--preset and --stretch both stretch arrays: leave out one")
         if self.hdu is not None and self.pipeline != "fits":
             raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
+        of_audio = [*self.of_audio()]
+        if self.pipeline == "video" and "short" in of_audio:
+            of_audio.remove("short")
+        if of_audio and self.pipeline != "audio":
+            raise ValueError(f"--{of_audio[0]} is for --pipeline=audio, got {self.pipeline}")
         _ = self.pipeline_config  # to check the settings
 
     @cached_property
@@ -168,9 +209,19 @@ class PipelineFlags(StorageFlags, HduFlags):
             given["stretch"] = self.preset
         return given
 
+    def of_audio(self) -> dict[str, Any]:
+        """Return the keywords of `audio_pipeline` that were given; ``short`` is also for videos."""
+        given = {name: getattr(self, name) for name in _OF_AUDIO}
+        given = {name: value for name, value in given.items() if value is not None}
+        if "speeds" in given:
+            given["speeds"] = tuple(given["speeds"])
+        if "features" in given:
+            given["features"] = parsed_features(given["features"])
+        return given
+
     def image_flags(self, *more: str) -> str:
         """Return the flags that were given, those of images and of the fields in `more`."""
-        names = ("hdu", "mask", "boxes", "labels")
+        names = ("hdu", "mask", "boxes", "labels", *_OF_AUDIO)
         given = {name: getattr(self, name) for name in names} | self.settings | self.of_arrays()
         given |= {name: getattr(self, name) for name in more}
         words = []
@@ -355,7 +406,7 @@ def augmentation_of(text: str) -> Augmentation:
         )
     try:
         return getattr(dali_pipelines, name)(*values, **settings)
-    except (TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:  # RecordedNoise looks for files
         raise ValueError(f"--augment {text!r}: {error}") from None
 
 

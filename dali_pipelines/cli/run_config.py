@@ -19,7 +19,6 @@ from dali_pipelines.cli.pipeline_flags import (
     calibration_settings,
     factory_of,
     image_settings,
-    parsed_features,
     suffixes_of,
 )
 from dali_pipelines.cli.shared_flags import DeviceFlags
@@ -107,38 +106,7 @@ class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
         cache_bytes={"type": number_of_bytes, "metavar": "BYTES"},
     )
     calibration_settings: dict[str, Any] = calibration_settings("size")
-    duration: float | None = option(
-        None,
-        "audio: seconds of each segment (default: whole recordings)",
-        type=float,
-        metavar="SECONDS",
-    )
-    short: str | None = option(
-        None,
-        "audio, video: what to do with recordings or videos that are shorter",
-        choices=("reject", "pad"),
-    )
-    rate: int | None = option(
-        None,
-        "audio: samples per second to resample to (default: those of the first recording)",
-        type=int,
-        metavar="HZ",
-    )
-    channels: int | None = option(
-        None,
-        "audio: number of channels that recordings must have, or 1 for their mean (default: 1)",
-        type=int,
-        metavar="N",
-    )
-    speeds: tuple[float, ...] | None = option(
-        None, "audio: factors of the speed, one is drawn", type=float, nargs="+", metavar="N"
-    )
-    features: str | None = option(
-        None,
-        "audio: waveform (default), spectrogram, log_mel or mfcc, or 'LogMel(n_mels=64)' and so on",
-        metavar="NAME",
-    )
-    report: str | None = option(None, "write the measurements of the run", metavar="FILE.json")
+    report: str | None = option(None, "write what was measured", metavar="FILE.json")
     audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
     state: str | None = option(
         None, "write the position where the run stopped, also after SIGTERM", metavar="FILE.json"
@@ -157,26 +125,10 @@ class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
             raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
         if self.pipeline in ("audio", "video") and self.data is None:
             raise ValueError(f"--pipeline={self.pipeline} has no sample set: set --data")
-        self._check_kind("audio", self.of_audio(), ("video",))
-        self._check_kind("video", self.clip_settings())
+        if (given := self.clip_settings()) and self.pipeline != "video":
+            raise ValueError(f"--{next(iter(given))} is for --pipeline=video, got {self.pipeline}")
         if self.pipeline_config.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch again")
-
-    def _check_kind(self, kind: str, given: Mapping[str, Any], others: Sequence[str] = ()) -> None:
-        """Reject settings of another pipeline; `short` may be that of `others`, too."""
-        names = [name for name in given if name != "short" or self.pipeline not in others]
-        if names and self.pipeline != kind:
-            raise ValueError(f"--{names[0]} is for --pipeline={kind}, got {self.pipeline}")
-
-    def of_audio(self) -> dict[str, Any]:
-        """Return the keywords of `audio_pipeline` that were given; ``short`` is also for videos."""
-        names = ("duration", "short", "rate", "channels", "speeds", "features")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if "speeds" in given:
-            given["speeds"] = tuple(given["speeds"])
-        if "features" in given:
-            given["features"] = parsed_features(given["features"])
-        return given
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""

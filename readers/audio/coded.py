@@ -68,15 +68,15 @@ class CodedSound:
         """Channels."""
         return int(self.file.channels)
 
-    def read(self, start: int, stop: int) -> tuple[NDArray[np.float32], int]:
-        """Return samples as float32, shape (stop - start, channels), and the bytes read."""
-        skip = 0
+    def read(self, start: int, out: NDArray[np.float32]) -> int:
+        """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
+        found, skip = out, 0
         # libmpg123 writes to stderr after a seek, as frames need bits of those before.
-        if self.file.format == "MP3" or not self.file.seekable():
+        if start and (self.file.format == "MP3" or not self.file.seekable()):
             skip = start
+            found = np.empty((skip + len(out), self.channels), np.float32)
         elif start:
             self.file.seek(start)
-        found = np.empty((skip + stop - start, self.channels), np.float32)
         # Seekable files are set to their position again, which decodes some samples once more.
         self.file.seekable = _no
         number = len(self.file.read(out=found))
@@ -85,7 +85,9 @@ class CodedSound:
                 f"it has {start - skip + number} samples instead of {self.frames}: it is damaged "
                 "or cut off"
             )
-        return found[skip:], self.count(len(found))
+        if skip:
+            out[...] = found[skip:]
+        return self.count(len(found))
 
     def check_end(self) -> None:
         """Raise ValueError if an OGG file has no last page."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,29 +52,29 @@ class PlainSound:
         """Bytes of a sample of all channels."""
         return self.channels * int(self.kind[1])
 
-    def read(self, start: int, stop: int) -> tuple[NDArray[np.float32], int]:
-        """Return samples as float32, shape (stop - start, channels), and the bytes read."""
-        content = private((stop - start) * self.frame_bytes)
+    def read(self, start: int, out: NDArray[np.float32]) -> int:
+        """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
+        content = private(len(out) * self.frame_bytes)
         self.place.read_many([(self.start + start * self.frame_bytes, content.data)])
-        return self._converted(content).reshape(-1, self.channels), content.nbytes
+        numbers = self._numbers(content)
+        out[...] = numbers.reshape(out.shape)
+        if self.kind == "u1":
+            out -= 128
+        if numbers.dtype.kind != "f":
+            out *= np.float32(2.0 ** (1 - 8 * numbers.dtype.itemsize))
+        return content.nbytes
 
     def check_end(self) -> None:
         """Do nothing: the length of the data was compared with that of the file."""
 
-    def _converted(self, content: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def _numbers(self, content: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return the samples as they are stored."""
         kind = self.kind
         if kind == "i3":  # as the upper bytes of 32-bit integers
             wide = np.zeros((len(content) // 3, 4), np.uint8)
             wide[:, slice(1, 4) if self.order == "<" else slice(0, 3)] = content.reshape(-1, 3)
             content, kind = wide.reshape(-1), "i4"
-        numbers = content.view(f"{self.order}{kind}")
-        if kind[0] == "f":
-            return numbers.astype(np.float32)
-        found = numbers.astype(np.float32)
-        if kind == "u1":
-            found -= 128
-        found *= np.float32(2.0 ** (1 - 8 * int(kind[1])))
-        return found
+        return content.view(f"{self.order}{kind}")
 
 
 def wav_sound(place: Place, head: bytes) -> PlainSound | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.audio.plain import PlainSound
 from readers.audio.sound import Sound, open_sound
-from readers.contract import Peek, Row, Sample, SampleSpec, Short
+from readers.buffers import Allocate, buffer, private
+from readers.contract import Peek, RandomNumbers, Row, Sample, SampleSpec, Short
 from readers.errors import ReadError, reason_of
 from readers.messages import install
 from readers.values import check_bool, check_integer, check_number
@@ -25,6 +26,15 @@ _MOST_RATIO = 256
 """Of two rates: for larger ones soxr takes minutes, and a header is probably damaged."""
 _TOLERANCE = 0.05
 """Seconds by which a noted duration may exceed that of the recording."""
+_FRAME, _HOP = 2048, 512
+"""Samples of a frame whose power is compared, and from one to the next."""
+_LEAST = 1e-10
+"""Powers below count as this one."""
+_SPECS = (
+    SampleSpec(name="image", dtype="float32", ndim=3, layout="HWC"),
+    SampleSpec(name="length", dtype="int32", shape=()),
+    SampleSpec(name="start", dtype="float64", shape=(), unit="s"),
+)
 
 
 class _Span(NamedTuple):
@@ -44,6 +54,36 @@ class _Span(NamedTuple):
     """Samples of the whole recording at the rate of the Reader."""
     begins: float
     """Seconds from the beginning of the file to the segment."""
+
+
+class _Segment(NamedTuple):
+    """Samples as a Reader delivers them."""
+
+    samples: NDArray[np.float32]
+    """Shape (samples, channels); those that the recording lacks are 0."""
+    span: _Span
+    nbytes: int
+    """Bytes that were read."""
+
+
+class Rows(Protocol):
+    """Rows of an Index, such as its Columns."""
+
+    def __len__(self) -> int: ...
+
+    def row(self, number: int) -> Row:
+        """Return a row."""
+        ...
+
+
+class Noises(NamedTuple):
+    """Recordings of noise, one of which is added to a sample, from a random position on."""
+
+    rows: Rows
+    snr_db: tuple[float, float]
+    """Range of the signal-to-noise ratio in decibels, uniform."""
+    probability: float
+    """Probability that noise is added."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +106,9 @@ class AudioReader:
         Treatment of recordings shorter than the window: zeros are added at their end with ``pad``.
     speeds : tuple of float
         Factors by which recordings are played faster, one of them drawn for each sample.
+    noise : Noises, optional
+        Recordings of noise to add, all of their channels together to each channel. One that is
+        shorter than the segment is repeated.
 
     Raises
     ------
@@ -78,6 +121,7 @@ class AudioReader:
     resample: bool = True
     short: Short = "reject"
     speeds: tuple[float, ...] = ()
+    noise: Noises | None = None
 
     notes: ClassVar[tuple[str, ...]] = ("start", "duration")
     """Columns of the Index that are used if present."""
@@ -93,8 +137,8 @@ class AudioReader:
 
     @property
     def uses_draws(self) -> bool:
-        """Whether it draws a speed."""
-        return bool(self.speeds)
+        """Whether it draws a speed or noise."""
+        return bool(self.speeds) or self.noise is not None
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
@@ -103,38 +147,70 @@ class AudioReader:
         ``image``: samples, of files with integers in [-1, 1). ``length``: how many of them the
         recording has. ``start``: seconds from the beginning of the file.
         """
-        return (
-            SampleSpec(name="image", dtype="float32", ndim=3, layout="HWC"),
-            SampleSpec(name="length", dtype="int32", shape=()),
-            SampleSpec(name="start", dtype="float64", shape=(), unit="s"),
-        )
+        return _SPECS
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the samples of the segment, and those around it that a resampling needs."""
         try:
-            speed = self._speed(row)
-            with row.place as place:
+            found = self._segment(row, window, self._speed(row), buffer)
+            nbytes, span = found.nbytes, found.span
+            if self.noise is not None and row.draws is not None:
+                nbytes += self._add_noise(found.samples[: span.held], self.noise, row.draws)
+        except Exception as error:
+            raise _read_error(row, error) from error
+        arrays = _arrays(found.samples, span.held, span.begins)
+        return Sample(arrays, nbytes, (1, max(span.total, span.length)))
+
+    def _segment(
+        self, row: Row, window: Window | None, speed: Fraction | int, allocate: Allocate
+    ) -> _Segment:
+        """Read a segment into memory of `allocate`."""
+        with row.place as place:
+            if window is None:
+                place.fetch([(0, place.nbytes)])
+            with open_sound(place) as sound:
+                span = self._span(sound, row, window, speed)
+                each = 4 * self.channels
+                memory = allocate(span.held * each, (span.length - span.held) * each)
+                found = memory.view(np.float32).reshape(span.length, self.channels)
+                as_stored = span.step == 1 and sound.channels == self.channels
+                samples = found[: span.held]
+                if not as_stored:
+                    samples = np.empty((span.stop - span.start, sound.channels), np.float32)
+                nbytes = sound.read(span.start, samples)
                 if window is None:
-                    place.fetch([(0, place.nbytes)])
-                with open_sound(place) as sound:
-                    span = self._span(sound, row, window, speed)
-                    samples, nbytes = sound.read(span.start, span.stop)
-                    if window is None:
-                        sound.check_end()
-            if not np.isfinite(samples).all():
-                count = samples.size - np.isfinite(samples).sum()
-                raise ValueError(f"{count} of its samples are NaN or infinite")
-            if self.channels == 1 and samples.shape[1] > 1:
+                    sound.check_end()
+        if not np.isfinite(samples).all():
+            count = samples.size - np.isfinite(samples).sum()
+            raise ValueError(f"{count} of its samples are NaN or infinite")
+        if not as_stored:
+            if samples.shape[1] > self.channels:
                 samples = samples.mean(axis=1, keepdims=True)
             if span.step != 1:
                 samples = _resampled(samples, span.step)
+            found[: span.held] = samples[span.skipped : span.skipped + span.held]
+        return _Segment(found, span, nbytes)
+
+    def _add_noise(self, samples: NDArray[np.float32], noise: Noises, draws: RandomNumbers) -> int:
+        """Add noise to samples, shape (samples, channels); return the bytes read."""
+        _, chance, picked, place, level = draws.fractions(5).tolist()  # the first is the speed's
+        if chance >= noise.probability:
+            return 0
+        row = noise.rows.row(int(picked * len(noise.rows)))
+        reader = AudioReader(self.rate, short="pad")
+        window = Window(height=1, width=len(samples), x=place)
+        try:
+            found = reader._segment(row, window, 1, private)
         except Exception as error:
-            raise _read_error(row, error) from error
-        found = samples[span.skipped : span.skipped + span.held]
-        missing = span.length - len(found)
-        image = np.pad(found, ((0, missing), (0, 0))) if missing else found
-        arrays = _arrays(image, span.held, span.begins)
-        return Sample(arrays, nbytes, (1, max(span.total, span.length)))
+            raise ValueError(f"noise {row.name}: {reason_of(error, row.path)}") from error
+        added = np.resize(found.samples[: found.span.held], (len(samples), 1))  # repeats it
+        power = float(np.square(added, dtype=np.float64).mean())
+        if power > 0:
+            least, most = noise.snr_db
+            own = float(np.square(samples, dtype=np.float64).mean())
+            ratio = 10 ** ((least + (most - least) * level) / 10)
+            samples += added * np.float32(math.sqrt(own / (power * ratio)))
+        return found.nbytes
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
@@ -244,6 +320,35 @@ def sound_facts(row: Row) -> SoundFacts:
         raise _read_error(row, error) from error
 
 
+def nonsilent_part(row: Row, top_db: float) -> tuple[float, float]:
+    """Return start and duration, in seconds, of a row without the silence around it.
+
+    As in ``librosa.effects.trim``: frames of 2048 samples, 512 apart, are silent if their power is
+    more than `top_db` decibels below that of the loudest. Powers of all channels are averaged. A
+    ReadError is raised if it cannot be read.
+    """
+    try:
+        with row.place as place:
+            place.fetch([(0, place.nbytes)])
+            with open_sound(place) as sound:
+                begin, end = _part(sound, row)
+                samples = np.empty((end - begin, sound.channels), np.float32)
+                sound.read(begin, samples)
+                rate = sound.rate
+    except Exception as error:
+        raise _read_error(row, error) from error
+    powers = np.einsum("ij,ij->i", samples, samples)
+    sums = np.add.reduceat(powers, np.arange(0, len(powers), _HOP), dtype=np.float64)
+    # Frame k is centred on sample k * _HOP, and what is beyond the ends is 0.
+    sums = np.pad(sums, _FRAME // _HOP // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(sums, _FRAME // _HOP).sum(axis=1)
+    frames = np.maximum(frames[: len(powers) // _HOP + 1] / (_FRAME * samples.shape[1]), _LEAST)
+    (loud,) = (frames > frames.max() * 10 ** (-top_db / 10)).nonzero()
+    stop = min(len(powers), (int(loud[-1]) + 1) * _HOP)
+    start = int(loud[0]) * _HOP
+    return (begin + start) / rate, (stop - start) / rate
+
+
 def _part(sound: Sound, row: Row) -> tuple[int, int]:
     """Return the first sample of a row in its recording, and its end; ValueError if beyond."""
     start, duration = (float(row.notes.get(name, math.nan)) for name in ("start", "duration"))
@@ -277,8 +382,11 @@ def _resampled(samples: NDArray[np.float32], step: Fraction | int) -> NDArray[np
 
 
 def _arrays(samples: NDArray[np.float32], held: int, start: float) -> dict[str, NDArray[Any]]:
-    image = np.ascontiguousarray(samples)[np.newaxis]
-    return {"image": image, "length": np.array(held, np.int32), "start": np.array(start)}
+    return {
+        "image": samples[np.newaxis],
+        "length": np.array(held, np.int32),
+        "start": np.array(start),
+    }
 
 
 def _read_error(row: Row, error: Exception) -> ReadError:

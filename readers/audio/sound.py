@@ -39,15 +39,15 @@ class Sound(Protocol):
         """Samples of each channel."""
         ...
 
-    def read(self, start: int, stop: int) -> tuple[NDArray[np.float32], int]:
-        """Return samples and the bytes read: float32, shape (stop - start, channels).
+    def read(self, start: int, out: NDArray[np.float32]) -> int:
+        """Fill an array, shape (samples, channels), from a sample on; return the bytes read.
 
         Integers are divided by the power of two that maps them to [-1, 1), as soundfile does.
 
         Raises
         ------
         ValueError
-            If the recording ends before `stop`.
+            If the recording has fewer samples.
         """
         ...
 

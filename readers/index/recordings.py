@@ -7,9 +7,10 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from readers.audio.reader import sound_facts
+from readers.audio.reader import SoundFacts, nonsilent_part, sound_facts
 from readers.index import schema
 from readers.index.file_facts import with_facts
 from readers.index.paths import whole
@@ -32,11 +33,13 @@ def with_sound_facts(
     rows: Iterable[Row],
     num_threads: int,
     progress: Callable[[Iterable[Any]], Iterable[Any]],
+    trim_db: float | None = None,
 ) -> pa.Table:
     """Return a table with ``rate``, ``channels``, ``duration`` and ``format`` of its recordings.
 
     Rows that cannot be read are left out, which the log counts. A column ``duration`` of the table,
-    of parts of recordings, is kept where it has a value.
+    of parts of recordings, is kept where it has a value. With `trim_db` recordings are decoded, and
+    ``start`` and ``duration`` become those of the parts of `nonsilent_part`.
 
     Raises
     ------
@@ -46,9 +49,15 @@ def with_sound_facts(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    table, facts = with_facts(table, rows, sound_facts, "recordings", num_threads, progress)
+    look = partial(_facts, trim_db=trim_db)
+    table, found = with_facts(table, rows, look, "recordings", num_threads, progress)
+    facts = [each for each, _ in found]
     duration = pa.array([one.duration for one in facts], pa.float64())
-    if "duration" in table.column_names:
+    if trim_db is not None:
+        starts, durations = zip(*(part for _, part in found if part is not None), strict=True)
+        table = schema.with_column(table, "start", pa.array(starts, pa.float64()))
+        duration = pa.array(durations, pa.float64())
+    elif "duration" in table.column_names:
         duration = pc.coalesce(table["duration"].cast(pa.float64()), duration)
     for name, values in (
         ("rate", pa.array([one.rate for one in facts], pa.int32())),
@@ -58,6 +67,11 @@ def with_sound_facts(
     ):
         table = schema.with_column(table, name, values)
     return table
+
+
+def _facts(row: Row, trim_db: float | None) -> tuple[SoundFacts, tuple[float, float] | None]:
+    """Return the facts of a recording, and start and duration of the part that is not silent."""
+    return sound_facts(row), None if trim_db is None else nonsilent_part(row, trim_db)
 
 
 # ---- Manifests -----------------------------------------------------------------------------------

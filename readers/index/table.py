@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 from weakref import WeakValueDictionary
 
+from readers.audio.reader import AudioReader
 from readers.index import schema
 from readers.index.catalogue.cutouts import Cutouts, cutout_table
 from readers.index.catalogue.nearest import with_nearest
@@ -43,7 +44,7 @@ from readers.index.videos import clip_rows, with_video_facts
 from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
-from readers.values import check_bool, check_integer, is_integer
+from readers.values import check_bool, check_integer, check_number, is_integer
 from readers.video.decoding import import_av
 
 if TYPE_CHECKING:
@@ -410,6 +411,7 @@ class Index:
         data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Index,
         *,
         class_folders: bool = False,
+        trim_db: float | None = None,
         num_threads: int = 4,
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
@@ -423,6 +425,11 @@ class Index:
             `from_manifest`, to which the facts are added.
         class_folders : bool
             Whether the subfolders of the folder are classes, as for `from_class_folders`.
+        trim_db : float, optional
+            Leave out silence at both ends: frames of 2048 samples whose power is more than these
+            decibels below that of the loudest, as in ``librosa.effects.trim``, whose default is 60.
+            Each recording is decoded for this, once; a row is then the part between, by its
+            ``start`` and ``duration``.
         num_threads : int
             Files that are read concurrently.
         progress : callable
@@ -445,8 +452,11 @@ class Index:
         ValueError, FileNotFoundError
             As of `scan` and `from_class_folders`.
         """
-        table, rows = cls._files(data, "audio", class_folders, num_threads, storage)
-        return cls(with_sound_facts(table, rows, num_threads, progress))
+        if trim_db is not None:
+            check_number("trim_db", trim_db, 1e-3, 200)
+        notes = AudioReader.notes if trim_db is not None else ()
+        table, rows = cls._files(data, "audio", class_folders, num_threads, storage, notes)
+        return cls(with_sound_facts(table, rows, num_threads, progress, trim_db))
 
     @classmethod
     def scan_videos(
@@ -505,7 +515,13 @@ class Index:
 
     @classmethod
     def _files(
-        cls, data: Any, kind: str, class_folders: bool, num_threads: int, storage: Storage | None
+        cls,
+        data: Any,
+        kind: str,
+        class_folders: bool,
+        num_threads: int,
+        storage: Storage | None,
+        notes: Sequence[str] = (),
     ) -> tuple[pa.Table, Iterator[Row]]:
         """Return the table and rows of an Index, or of files with the suffixes of a format."""
         check_integer("num_threads", num_threads, 1)
@@ -518,7 +534,7 @@ class Index:
             index = cls.from_class_folders(data, suffixes=SUFFIXES[kind])
         else:
             index = cls.scan(data, suffixes=SUFFIXES[kind], storage=storage)
-        columns = index.columns().with_places(Places(storage or Storage()))
+        columns = index.columns(notes=notes).with_places(Places(storage or Storage()))
         return index.table, map(columns.row, range(len(index)))
 
     @classmethod

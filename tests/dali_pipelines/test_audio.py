@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ from dali_pipelines import (
     Mfcc,
     Preprocessor,
     ReadError,
+    RecordedNoise,
     SpecAugment,
     Spectrogram,
     WhiteNoise,
     audio_pipeline,
+    npy_pipeline,
 )
 
 RATE = 16000
@@ -108,6 +111,15 @@ def test_whole_recordings_come_as_a_list(index: Index) -> None:
     assert [audio.shape for audio in batch["audio"]] == [(1, frames) for frames in LENGTHS]
 
 
+@pytest.fixture(scope="module")
+def noises(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two recordings of noise, one of another rate, one shorter than the segments."""
+    folder = tmp_path_factory.mktemp("noises")
+    write(folder / "a.flac", sound(8000, 2, seed=100), 8000)
+    write(folder / "b.wav", sound(1000, seed=101), RATE)
+    return folder
+
+
 EVERYTHING: dict[str, Any] = {
     "duration": SEGMENT,
     "window": "random",
@@ -118,18 +130,28 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
+def with_noise(noises: Path) -> dict[str, Any]:
+    augment = (*EVERYTHING["augment"], RecordedNoise(noises, (5, 15)))
+    return {**EVERYTHING, "augment": augment}
+
+
 @settings(max_examples=5)
 @given(how=HOW)
 @example(how={"batch_size": 2, "num_shards": 2, "num_read_processes": 1, "position": 3})
-def test_samples_do_not_depend_on_how_they_are_read(index: Index, how: dict[str, int]) -> None:
+def test_samples_do_not_depend_on_how_they_are_read(
+    index: Index, noises: Path, how: dict[str, int]
+) -> None:
+    everything = with_noise(noises)
+
     def read(**options: Any) -> Any:
-        return read_here(audio_pipeline, index, **EVERYTHING, **options)
+        return read_here(audio_pipeline, index, **everything, **options)
 
     check_pure(read, how, read(batch_size=1, seed=SEED, shuffle=True))
 
 
-@pytest.mark.parametrize("options", [EVERYTHING, {}], ids=["segments", "whole"])
-def test_an_epoch_is_resumed_exactly(index: Index, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_an_epoch_is_resumed_exactly(index: Index, noises: Path, is_whole: bool) -> None:
+    options = {} if is_whole else with_noise(noises)
     whole = in_turns(audio_pipeline, index, [{"batch_size": 1}], **options)
     turns = [{"batch_size": 2}, {"batch_size": 1, "num_read_processes": 2}, {"batch_size": 1}]
     if not options:  # padding depends on the batch
@@ -137,12 +159,71 @@ def test_an_epoch_is_resumed_exactly(index: Index, options: dict[str, Any]) -> N
     check_equal(in_turns(audio_pipeline, index, turns, **options), whole)
 
 
-def test_eval_is_without_chance(index: Index) -> None:
+def test_eval_is_without_chance(index: Index, noises: Path) -> None:
     plain = {**EVERYTHING, "window": "center", "speeds": (), "augment": ()}
     check_equal(
-        read_here(audio_pipeline, index, mode="eval", **EVERYTHING),
+        read_here(audio_pipeline, index, mode="eval", **with_noise(noises)),
         read_here(audio_pipeline, index, mode="eval", **plain),
     )
+
+
+# ---- Silence -----------------------------------------------------------------------------------
+
+
+TRIMMED = {
+    "tone": (7, 4321, 9000, 1.0, 1e-4),
+    "no silence": (0, 0, 5000, 1.0, 0.0),
+    "quiet middle": (3000, 3000, 3000, 0.002, 0.0),
+    "short": (100, 900, 50, 1.0, 0.0),
+    "nothing": (2000, 2000, 0, 1.0, 0.0),
+}
+"""Zeros before and after, samples of sound, its loudness, and that of noise everywhere."""
+
+
+def recording(name: str) -> Any:
+    before, after, frames, loudness, noise = TRIMMED[name]
+    samples = np.concatenate([np.zeros(before), loudness * sound(frames)[:, 0], np.zeros(after)])
+    samples += noise * np.random.default_rng(0).normal(size=len(samples))
+    return samples.astype(np.float32)
+
+
+BOUNDS = Path(__file__).with_name("librosa_trimmed.json")
+"""First sample and end of these by librosa 0.11.0, ``librosa.effects.trim(samples, top_db=60)``."""
+
+
+def test_stored_bounds_are_those_of_librosa() -> None:
+    librosa = pytest.importorskip("librosa")
+    bounds = json.loads(BOUNDS.read_text())
+    for name in TRIMMED:
+        assert bounds[name] == librosa.effects.trim(recording(name), top_db=60)[1].tolist()
+
+
+@pytest.mark.parametrize("name", TRIMMED)
+def test_silence_at_the_ends_is_left_out(tmp_path: Path, name: str) -> None:
+    samples = recording(name)
+    write(tmp_path / "a.wav", samples, subtype="FLOAT")
+    index = Index.scan_audio(tmp_path, trim_db=60)
+    start, stop = json.loads(BOUNDS.read_text())[name]
+    assert index["start"].to_pylist() == [start / RATE]
+    assert index["duration"].to_pylist() == [(stop - start) / RATE]
+    found = read_here(audio_pipeline, index)[0]
+    np.testing.assert_array_equal(found["audio"][0], samples[start:stop])
+
+
+def test_silence_of_parts_is_left_out_within_them(tmp_path: Path) -> None:
+    samples = np.zeros((40000, 2), np.float32)
+    samples[4000:6000], samples[20000:30000, 1] = sound(2000, 2), sound(10000)[:, 0]
+    write(tmp_path / "a.flac", samples)
+    parts = Index.from_paths([str(tmp_path / "a.flac")] * 2)
+    parts = parts.with_column("start", np.array([0.0, 15000 / RATE]))
+    parts = parts.with_column("duration", np.array([10000 / RATE, 20000 / RATE]))
+    index = Index.scan_audio(parts, trim_db=40)
+    starts, durations = (np.array(index[name].to_pylist()) * RATE for name in ("start", "duration"))
+    for start, stop, first, last in zip(
+        starts, starts + durations, (4000, 20000), (6000, 30000), strict=True
+    ):
+        assert first - 2048 <= start <= first
+        assert last <= stop <= last + 2048
 
 
 # ---- Rates ---------------------------------------------------------------------------------------
@@ -228,6 +309,8 @@ def test_settings_that_make_no_sense(index: Index, options: dict[str, Any], word
         (SpecAugment, {"time_share": 2}, "time_share"),
         (Gain, {"db": (3, -3)}, "db"),
         (WhiteNoise, {"snr_db": "loud"}, "snr_db"),
+        (RecordedNoise, {"noises": ".", "snr_db": (9, 3)}, "snr_db"),
+        (RecordedNoise, {"noises": ".", "p": 2}, "p must"),
     ],
 )
 def test_features_that_make_no_sense(kind: Any, options: dict[str, Any], words: str) -> None:
@@ -397,6 +480,79 @@ def test_noise_is_as_far_below_the_recording_as_asked(index: Index) -> None:
     for old, new in zip(plain, changed, strict=True):
         snr = 10 * np.log10((old**2).mean() / ((new - old) ** 2).mean())
         assert abs(snr - 10) < 0.6  # of 3200 samples
+
+
+def check_noise(added: Any, noise: Any) -> None:
+    """Check that a segment is a factor times a part of a recording that is repeated."""
+    noise = np.tile(noise, 1 + -(-len(added) // len(noise)))
+    spectrum = np.fft.rfft(noise).conj() * np.fft.rfft(added, len(noise))
+    at = (-int(np.abs(np.fft.irfft(spectrum, len(noise))).argmax())) % len(noise)
+    part = np.roll(noise, -at)[: len(added)]
+    factor = (added @ part) / (part @ part)
+    np.testing.assert_allclose(added, factor * part, atol=3e-6)
+
+
+@pytest.mark.parametrize("frames", [16000, 3200, 777])
+def test_recorded_noise_is_a_part_of_a_recording(index: Index, tmp_path: Path, frames: int) -> None:
+    noise = sound(frames, seed=50)[:, 0]
+    write(tmp_path / "noise.wav", noise, subtype="FLOAT")
+    plain = samples_of(index)
+    changed = samples_of(index, augment=(RecordedNoise(str(tmp_path), (12, 12)),))
+    starts = set()
+    for old, new in zip(plain, changed, strict=True):
+        added = new - old
+        assert 10 * np.log10((old**2).mean() / (added**2).mean()) == pytest.approx(12, abs=1e-3)
+        check_noise(added, noise)
+        starts.add(round(float(added[0] / added.std()), 5))
+    assert len(starts) > 1 or frames <= 3200
+
+
+def test_levels_and_recordings_of_noise_are_drawn(index: Index, tmp_path: Path) -> None:
+    for tone in (500, 1500, 2500):
+        wave = np.sin(2 * np.pi * tone * np.arange(RATE) / RATE)
+        write(tmp_path / f"{tone}.wav", wave)
+    plain, pitches, levels, changes = samples_of(index), set(), [], 0
+    for epoch in range(4):
+        noise = RecordedNoise(Index.scan_audio(tmp_path), (0, 20), p=0.7)
+        for old, new in zip(plain, samples_of(index, augment=(noise,), epoch=epoch), strict=True):
+            if np.array_equal(old, new):
+                continue
+            changes += 1
+            added = new - old
+            pitches.add(round(int(np.abs(np.fft.rfft(added)).argmax()) * RATE / len(added)))
+            levels.append(10 * np.log10((old**2).mean() / (added**2).mean()))
+    assert pitches == {500, 1500, 2500}
+    assert 4 * ROWS * 0.4 < changes < 4 * ROWS
+    assert 0 <= min(levels) < 6
+    assert 14 < max(levels) <= 20.001
+
+
+def test_silent_noise_changes_nothing(index: Index, tmp_path: Path) -> None:
+    write(tmp_path / "noise.wav", np.zeros(5000))
+    for old, new in zip(
+        samples_of(index), samples_of(index, augment=(RecordedNoise(tmp_path),)), strict=True
+    ):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_noise_that_cannot_be_read_is_named(index: Index, tmp_path: Path) -> None:
+    noise = RecordedNoise(Index.from_paths([str(tmp_path / "missing.wav")]))
+    with (
+        new_loader(audio_pipeline, index, duration=0.1, augment=(noise,)) as loader,
+        pytest.raises(ReadError, match=r"noise.*missing\.wav"),
+    ):
+        list(loader)
+
+
+def test_recorded_noise_is_for_recordings(npy_index: Index, index: Index, noises: Path) -> None:
+    with pytest.raises(ValueError, match=r"RecordedNoise.*audio_pipeline"):
+        npy_pipeline(npy_index, batch_size=1, augment=(RecordedNoise(noises),))
+    with pytest.raises(ValueError, match="RecordedNoise once"):
+        audio_pipeline(index, batch_size=1, augment=(RecordedNoise(noises),) * 2)
+    with pytest.raises(FileNotFoundError):
+        RecordedNoise("/nowhere")
+    with pytest.raises(TypeError, match="noises"):
+        RecordedNoise(5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("axis", [0, 1])

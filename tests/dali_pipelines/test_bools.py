@@ -54,6 +54,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Order": {"num_rows": 5},
     "PhotonNoise": {"gain": 1.0},
     "PipelineConfig": {"batch_size": 2},
+    "RecordedNoise": {"noises": readers.Index.from_paths(["noise.wav"])},
     "Schedule": {"num_rows": 5, "batch_size": 2, "shard": Shard()},
     "VideoReader": {"frames": 4},
     "TimeBlocks": {"column": "t_obs", "block": 10.0},

@@ -158,6 +158,12 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         False,
         "DATA are videos: add their frames, fps, size, duration, codec, and a table of packets",
     )
+    trim_db: float | None = option(
+        None,
+        "audio: decode all, and leave out what is quieter by this at both ends, such as 60",
+        type=float,
+        metavar="DB",
+    )
     classes: str | None = option(
         None, "Index of the training files, whose labels --class_folders keeps", metavar="INDEX"
     )
@@ -265,6 +271,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
         for name in changed:
+            if name == "trim_db" and not self.audio:
+                raise ValueError("--trim_db is for recordings: add --audio")
             if name in _OF_IMAGES and self.audio:
                 raise ValueError(f"--{name} is not for recordings: leave it out, or --audio")
             if (name in _OF_IMAGES or name == "audio") and self.video:

@@ -133,7 +133,11 @@ def _index_recordings(config: IndexConfig) -> None:
     with refusing(ImportError, OSError, TypeError, ValueError):
         data = Index.from_manifest(config.data) if is_manifest(config.data) else config.data
         index = Index.scan_audio(
-            data, class_folders=config.class_folders, progress=bar, storage=config.storage
+            data,
+            class_folders=config.class_folders,
+            trim_db=config.trim_db,
+            progress=bar,
+            storage=config.storage,
         )
     _finish_durations(config, index, "recordings")
 

@@ -48,7 +48,7 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
     }
 
     pipeline: str = option(
-        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "video")
+        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio", "video")
     )
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
     before_after: bool = option(False, "aia: show one file after each step of its calibration")
