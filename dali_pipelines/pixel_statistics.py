@@ -104,7 +104,8 @@ def pixel_statistics(
     Parameters
     ----------
     factory : callable
-        Pipeline factory, such as `fits_pipeline`.
+        Pipeline factory, such as `fits_pipeline`; of `audio_pipeline` samples or features count as
+        pixels.
     index : Index
         Index of the images. Rows are drawn at random, one from each of `count` equal parts.
     count : int
@@ -159,7 +160,8 @@ def pixel_statistics(
     ) as loader:
         for batches in progress(loader):
             for batch in batches:
-                for image, row in zip(batch["image"], batch["row"], strict=True):
+                images = next(iter(batch.values()))  # also named audio, or features
+                for image, row in zip(images, batch["row"], strict=True):
                     gathered.add(np.asarray(image, np.float32), int(row))
         rejected = {one.path: one.reason for one in loader.stats.rejected.values()}
     if not gathered.images:
@@ -191,7 +193,12 @@ class _Gathered:
         self._sampled: list[NDArray[Any]] = []
 
     def add(self, image: NDArray[np.float32], row: int) -> None:
-        """Add an image of shape (..., channels, height, width); times are merged."""
+        """Add an image of shape (..., channels, height, width), whose times are merged.
+
+        Or a waveform of shape (channels, samples).
+        """
+        if image.ndim == 2:
+            image = image[:, np.newaxis]
         pixels = np.moveaxis(image, -3, 0).reshape(image.shape[-3], -1)
         valid = np.isfinite(pixels)
         counts = valid.sum(1)

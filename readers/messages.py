@@ -11,7 +11,11 @@ _PIPELINES = {
     "fits": re.compile(rb"SIMPLE  ="),
     "jpeg": re.compile(rb"\xff\xd8|\x89PNG|GIF8|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
     "npy": re.compile(rb"\x93NUMPY"),
-    "audio": re.compile(rb"(RIFF|RF64|BW64)....WAVE|FORM....AIF[FC]|fLaC|OggS|ID3", re.DOTALL),
+    "audio": re.compile(
+        rb"(RIFF|RF64|BW64)....WAVE|FORM....AIF[FC]|fLaC|OggS|riff|caff|\.snd|ID3|"
+        rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]",  # MPEG
+        re.DOTALL,
+    ),
     "video": re.compile(
         rb"....ftyp(isom|iso[2-9]|mp4|avc1|M4V|qt  |3g)|\x1a\x45\xdf\xa3|RIFF....AVI |FLV\1",
         re.DOTALL,
@@ -20,6 +24,11 @@ _PIPELINES = {
 """First bytes of the files that each pipeline reads."""
 FIRST_BYTES = 12
 """Number of first bytes that distinguish these files."""
+
+
+def begins_like(begin: bytes, pipeline: str) -> bool:
+    """Return whether files that a pipeline (``fits``, ...) reads have such first bytes."""
+    return _PIPELINES[pipeline].match(begin) is not None
 
 
 def pipeline_hint(begin: bytes, asked: str) -> str:

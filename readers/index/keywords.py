@@ -16,7 +16,7 @@ from readers.index.columns import Columns
 from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
 from readers.index.scan import SUFFIXES
 from readers.index.schema import with_column
-from readers.messages import printable
+from readers.messages import FIRST_BYTES, begins_like, printable
 from readers.places.contract import Place
 from readers.places.span import SpanPlace
 
@@ -125,6 +125,14 @@ def is_encoded(place: Place) -> bool:
         return place.name.lower().endswith(SUFFIXES["jpeg"])
     with read_errors(place.name, None, None), place:
         return not place.read(0, 9).startswith(_FITS)
+
+
+def is_recording(place: Place) -> bool:
+    """Return whether a file has the suffix of a recording, or a member begins like one."""
+    if not isinstance(place, SpanPlace):
+        return place.name.lower().endswith(SUFFIXES["audio"])
+    with read_errors(place.name, None, None), place:
+        return begins_like(place.read(0, FIRST_BYTES), "audio")
 
 
 def _keywords_of(

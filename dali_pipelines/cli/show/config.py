@@ -17,6 +17,7 @@ from dali_pipelines.cli.pipeline_flags import (
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.shared_flags import FileFlags
 from dali_pipelines.cli.show.pictures import Display
+from dali_pipelines.features import Spectrogram
 from dali_pipelines.stretch import Stretch
 
 COLUMNS = 6
@@ -42,6 +43,7 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
         "geometry and augmentation": "mode seed crop window grid outside missing flip "
         "flip_probability rotate zoom random_area random_aspect_ratio resize_shorter resize "
         "interpolation stretch augment transform ragged outputs",
+        "recordings": "duration short rate channels speeds features",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset registered_size order pointing_table correction_table "
         "exposure psf",
@@ -102,10 +104,19 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
             raise ValueError("--same_range is not for --before_after, whose steps change the unit")
 
     @property
+    def noun(self) -> str:
+        """What the pictures show."""
+        return "recordings" if self.pipeline == "audio" else "images"
+
+    @property
     def display_of_pixels(self) -> Display | None:
         """Mapping of the delivered values to colours; None for photographs as they are."""
         if self.display is not None:
             return self.display
+        if self.pipeline == "audio":  # other features are logarithms
+            features = self.of_audio().get("features")
+            is_power = features == "spectrogram" or type(features) is Spectrogram
+            return "asinh" if is_power else "linear"
         is_stretched = "stretch" in {**self.settings, **self.of_arrays()}
         if is_stretched or (self.calibration is not None and self.calibration.stretch != Stretch()):
             return "linear"

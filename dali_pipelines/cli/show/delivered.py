@@ -17,6 +17,7 @@ from dali_pipelines.cli.show.pictures import (
     sketched,
 )
 from dali_pipelines.cli.show.sheet import Picture
+from dali_pipelines.cli.show.sounds import pictured
 from dali_pipelines.cli.single_rows import Rejections, single_rows
 from dali_pipelines.factories import clip_of
 from dali_pipelines.loading.settings import window_settings
@@ -42,7 +43,7 @@ def delivered_pictures(
 
     With ``--each_augment`` this is repeated with each augmentation by itself.
     """
-    settings = config.pipeline_settings()
+    settings = config.pipeline_settings() | config.of_audio()
     for name in config.captions or ():
         check_column(index.table, name)
     if calibration is not None:
@@ -82,6 +83,9 @@ def _pictures(
                     bad = _bad_part(refusal, parts)
                     is_bad = (parts or place == 0) and bad in (None, *parts[place : place + 1])
                     yield rejected_picture(file, refusal) if is_bad else left_out_picture(file)
+                elif config.pipeline == "audio":
+                    lines = [*caption, *_captions(index.table, config.captions or (), number)]
+                    yield pictured(file, batch, config.size, lines)
                 else:
                     file = _at_hdu(file, config.hdu)
                     image = batch["image"][0]

@@ -8,6 +8,7 @@
     dali-pipelines show archive/ -o sheet.png --config configs/aia_full_disk.toml
     dali-pipelines show photo.jpg -o each.png --pipeline jpeg --augment "Erase()" --each_augment
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
+    dali-pipelines show speech/ -o speech.png --pipeline audio --duration 2 --features log_mel
 
 FITS images have their first row at the bottom, and SunPy's colour tables if the header names a
 channel of AIA. Colours run from the 1st to the 99.9th percentile of each image, or of all with
@@ -17,7 +18,8 @@ all its pixels. Pixels without a value are grey. Masks are laid over the images 
 boxes are outlined, with the names of their classes. For a file that cannot be read, the reason
 takes the place of the image. A sample of several files has a picture for each, in the order of the
 channels; a sequence or a clip is a row of its frames. With --window row, FITS images show the sky
-position of their middle.
+position of their middle. Recordings are drawn as waveforms, or with --features as bands over time,
+low ones at the bottom, one channel below the other.
 
 Flags of `run` mean the same here, except --size: here it is the width and height of a picture on
 the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
@@ -97,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     remarks = [picture.remark for picture in unread]
     left_out, missing = remarks.count(LEFT_OUT), remarks.count(MISSING)
     rejected = [picture for picture in unread if picture.remark not in (LEFT_OUT, MISSING)]
-    counts = f"{shown} images, {len(rejected)} rejected"
+    counts = f"{shown} {config.noun}, {len(rejected)} rejected"
     counts += f", {left_out} left out with them" * (left_out > 0)
     counts += f", {missing} missing" * (missing > 0)
     print(f"{config.output}: {counts}", file=sys.stderr)
@@ -137,7 +139,7 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
     if config.before_after:
         heading = index.path(0)
     else:
-        noun = "samples" if index.parts else "images"
+        noun = "samples" if index.parts else config.noun
         heading = f"{len(index)} of {found} {noun} by the {config.pipeline} pipeline"
     flags = config.image_flags("display", "same_range")
     if calibration is None:

@@ -58,6 +58,8 @@ class Sketch(NamedTuple):
     mask: NDArray[Any] | None = None
     """Mask of classes, shape (height, width), first row on top."""
     outlines: Sequence[Outline] = ()
+    colours: str = "gray"
+    """Matplotlib's name of the colours of one channel, unless it is one of AIA."""
 
 
 class Overlay(NamedTuple):
@@ -143,7 +145,8 @@ def drawn(
     pictures = []
     for cell in cells:
         if isinstance(cell, Sketch):
-            pixels = coloured(cell.image, cell.facts, display, norms.get(_kind(cell)))
+            norm = norms.get(_kind(cell))
+            pixels = coloured(cell.image, cell.facts, display, norm, cell.colours)
             if cell.mask is not None:
                 pixels = _masked(pixels, cell.mask)
             cell = Picture(cell.caption, pixels, outlines=cell.outlines)
@@ -249,10 +252,11 @@ def coloured(
     facts: Mapping[str, Value],
     display: Display | None = None,
     norm: ImageNormalize | None = None,
+    colours: str = "gray",
 ) -> NDArray[Any]:
     """Return RGB, first row on top, of an image of shape (channels, height, width).
 
-    An image of one channel is grey, or has SunPy's colours if it is a channel of AIA. With
+    An image of one channel has these colours, or SunPy's where the channel is one of AIA. With
     `display` None, values are linear, and RGB is 0 to 255, or to 65535. `norm` maps values to
     colours from 0 to 1, by default `norm_of` the image.
     """
@@ -269,10 +273,10 @@ def coloured(
         return np.rint(norm(values).transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
     channel = _aia_channel(facts)
     has_colours = channel is not None and _has_sunpy_colours()
-    name = f"sdoaia{channel}" if has_colours else "gray"
-    colours = matplotlib.colormaps[name if name in matplotlib.colormaps else "gray"]
+    name = f"sdoaia{channel}" if has_colours else colours
+    palette = matplotlib.colormaps[name if name in matplotlib.colormaps else colours]
     plane = norm(np.ma.masked_invalid(values[0, ::-1]))
-    return colours.with_extremes(bad="0.5")(plane, bytes=True)[..., :3]
+    return palette.with_extremes(bad="0.5")(plane, bytes=True)[..., :3]
 
 
 def norm_of(

@@ -2,13 +2,15 @@
 
     dali-pipelines stats archive/ -o stats.toml
     dali-pipelines stats archive.parquet --by wavelnth --pipeline aia --exposure
+    dali-pipelines stats speech/ --pipeline audio --features log_mel -o stats.toml
     dali-pipelines run --data archive/ --config stats.toml
 
 Images are those that `run` delivers with the same flags, but without random numbers, mean, std,
 stretch, augmentations and transform: a random window is the middle of the image, a random area the
-whole image. Rows are drawn at random, one from each of --count equal parts of the Index. For each
-channel it prints mean, standard deviation and percentiles; pixels without a value are left out.
-With --by there is a table for each value of a column of the Index.
+whole image. Of recordings the samples are counted, or with --features their features. Rows are
+drawn at random, one from each of --count equal parts of the Index. For each channel it prints mean,
+standard deviation and percentiles; pixels without a value are left out. With --by there is a table
+for each value of a column of the Index.
 
 The file of -o has mean and std for `run --config`, and a stretch in a comment; for frames of AIA
 and HMI only a stretch. --config also accepts a file for `run`; settings without effect here are
@@ -58,6 +60,7 @@ class StatsConfig(FileFlags, ImagesFlags):
         "resize_shorter resize interpolation",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
+        "recordings": "duration short rate channels speeds features",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
     }
     COMMON: ClassVar[str] = "files output pipeline count by crop resize preset config"
@@ -102,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    settings |= config.images() | config.of_arrays()
+    settings |= config.images() | config.of_arrays() | config.of_audio()
     found: dict[str, PixelStatistics] = {}
     failed = 0
     for name, rows in _groups(index, config.by):
@@ -120,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             failed += 1
             print(one_line(f"{name}: {error}" if name else error), file=sys.stderr)
         else:
-            print(_table(name, found[name], len(rows)), flush=True)
+            print(_table(name, found[name], len(rows), config.pipeline), flush=True)
     if config.output is not None and found:
         write_file(config.output, _toml(found, config))
         print(f"Written to {config.output}", file=sys.stderr)
@@ -158,7 +161,7 @@ def _groups(index: Index, by: str | None) -> Iterator[tuple[str, Index]]:
         print(f"{count(left, 'row')} without a value in {by} are left out", file=sys.stderr)
 
 
-def _table(name: str, found: PixelStatistics, rows: int) -> str:
+def _table(name: str, found: PixelStatistics, rows: int, pipeline: str) -> str:
     """Return the statistics as text, a line for each channel."""
     percentiles = sorted(found.percentiles)
     heads = ("channel", "mean", "std", "min", *(f"{one:g} %" for one in percentiles), "max", "NaN")
@@ -175,20 +178,27 @@ def _table(name: str, found: PixelStatistics, rows: int) -> str:
     ]
     title = f"{name}: " if name else ""
     bad = f", {len(found.rejected)} could not be read" if found.rejected else ""
-    return "\n".join((f"{title}{found.images} of {rows} images{bad}", *text))
+    what = "recordings" if pipeline == "audio" else "images"
+    return "\n".join((f"{title}{found.images} of {rows} {what}{bad}", *text))
 
 
 def _toml(found: Mapping[str, PixelStatistics], config: StatsConfig) -> str:
     """Return settings for ``--config``, in comments where they are alternatives."""
     of_aia = config.pipeline == "aia"
+    of_audio = config.pipeline == "audio"
     lines = ["# Measured by dali-pipelines stats, in units of the decoded images."]
+    if of_audio:
+        lines = [f"# Measured by dali-pipelines stats, of {config.features or 'waveform'}."]
     for name, statistics in found.items():
         is_usable = all(math.isfinite(one) and one > 0 for one in statistics.std)
         mark = "" if config.by is None and is_usable and not of_aia else "# "
-        lines += ["", f"# {name or 'all rows'}: {count(statistics.images, 'image')}"]
+        counted = count(statistics.images, "recording" if of_audio else "image")
+        lines += ["", f"# {name or 'all rows'}: {counted}"]
         if not of_aia:
             lines.append(f"{mark}mean = {_list(statistics.mean)}")
             lines.append(f"{mark}std = {_list(statistics.std)}")
+        if of_audio:  # whose values have no stretch
+            continue
         try:
             stretches = statistics.stretches()
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Compare pixels of the pipeline with those of astropy, Pillow and xarray."""
+"""Compare pixels and samples of the pipeline with those of other decoders."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Record:
     codec: str | None = None
     """None, like all further fields, if they cannot read the file."""
     shape: tuple[int, ...] | None = None
-    """Shape of the window, or of the whole image."""
+    """Shape of the window, or of the whole image or recording."""
     dtype: str | None = None
     max_difference: float | None = None
     """Infinite, or NaN, if only one of the two decoders has infinity or NaN at some pixel."""
@@ -69,7 +69,7 @@ class Record:
 def records_of(
     index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[tuple[str, Record], None, None]:
-    """Compare the FITS files, then the encoded images, or arrays by their variables.
+    """Compare FITS files, encoded images, then recordings; or arrays by their variables.
 
     Yields the kind of device, and a Record.
     """
@@ -113,35 +113,29 @@ def _name_of(device: int | None) -> str:
 
 
 def _by_kind(index: Index, config: VerifyConfig) -> Iterator[tuple[str, Index]]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if NOTE in index:
-        rows: dict[tuple[str, ...], list[int]] = {}
+        alike: dict[tuple[str, ...], list[int]] = {}
         for number, note in enumerate(index[NOTE].to_pylist()):
-            rows.setdefault(tuple(unpacked(note)), []).append(number)
-        yield from (("arrays", index.select(numbers)) for numbers in rows.values())
+            alike.setdefault(tuple(unpacked(note)), []).append(number)
+        yield from (("arrays", index.select(numbers)) for numbers in alike.values())
         return
     columns = index.columns().with_places(Places(config.storage))
-    are_images = pa.array([_is_image(columns.row(number)) for number in range(len(index))])
-    for kind, table in (
-        ("fits", index.table.filter(pc.invert(are_images))),
-        ("image", index.table.filter(are_images)),
-    ):
-        if table.num_rows:
-            yield kind, type(index)(table)
+    kinds = [_kind_of(columns.row(number)) for number in range(len(index))]
+    for kind in ("fits", "image", "audio"):
+        if rows := [number for number, each in enumerate(kinds) if each == kind]:
+            yield kind, index.select(rows)
 
 
-def _is_image(row: Row) -> bool:
+def _kind_of(row: Row) -> str:
     from readers.errors import ReadError
-    from readers.header_scan import is_encoded
+    from readers.header_scan import is_encoded, is_recording
 
     try:
-        return is_encoded(row.place)
+        return "audio" if is_recording(row.place) else "image" if is_encoded(row.place) else "fits"
     except ReadError as error:  # the pipeline reports it
         if nobody_answered(error):  # all other rows would wait just as long
             raise
-        return False
+        return "fits"
 
 
 def _records_of_kind(
@@ -149,7 +143,7 @@ def _records_of_kind(
 ) -> Generator[Record, None, None]:
     """Compare file by file, while both decoders run ahead."""
     from dali_pipelines.cli.verify.arrays import by_xarray
-    from dali_pipelines.cli.verify.truth import Truth, by_astropy, by_pillow
+    from dali_pipelines.cli.verify.truth import Truth, by_astropy, by_pillow, by_soundfile
 
     notes = (NOTE,) if kind == "arrays" else ()
     columns = index.columns(notes=notes).with_places(Places(config.storage))
@@ -158,6 +152,7 @@ def _records_of_kind(
         "arrays": ("xarray", by_xarray),
         "fits": ("astropy", by_astropy),
         "image": ("Pillow", by_pillow),
+        "audio": ("soundfile", by_soundfile),
     }[kind]
     hdus = [config.hdu if row.hdu is None else row.hdu for row in rows]
     tasks = ((row, hdu, config.window) for row, hdu in zip(rows, hdus, strict=True))
@@ -186,7 +181,7 @@ def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: 
     elif pixels.shape != truth.values.shape[-pixels.ndim :] or pixels.size != truth.values.size:
         record.reason = f"the shape here is {pixels.shape}"
     else:
-        _compare(record, pixels, truth.values.reshape(pixels.shape), truth.tolerance)
+        _compare(record, pixels, truth.values.reshape(pixels.shape), truth)
         if record.verdict == "OK" and truth.complaint:
             record.reason = f"but the file ends early: {truth.complaint}"
     return record
@@ -196,7 +191,7 @@ def _compare(
     record: Record,
     found: NDArray[np.float32],
     expected: NDArray[np.float32],
-    tolerance: float,
+    truth: Truth,
 ) -> None:
     import numpy as np
 
@@ -204,8 +199,8 @@ def _compare(
     with np.errstate(invalid="ignore"):
         differences = np.abs(found[differ].astype(np.float64) - expected[differ])
     record.max_difference = float(differences.max(initial=0.0))
-    count = len(differences) - np.count_nonzero(differences <= tolerance)
+    count = len(differences) - np.count_nonzero(differences <= truth.tolerance)
     if count:
-        record.reason = f"{count} of {differ.size} pixels"
+        record.reason = f"{count} of {differ.size} {truth.noun}"
     else:
         record.verdict = "OK"

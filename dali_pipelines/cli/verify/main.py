@@ -1,21 +1,25 @@
-"""Decode files by the DALI pipeline and by astropy, Pillow or xarray, and compare their pixels.
+"""Decode files by the DALI pipeline and by other libraries, and compare the values.
 
     dali-pipelines verify archive/ --window 100,200,512,512 --json agreement.json
 
-FITS files are compared with astropy, and files with the suffix of an encoded image (.jpg, .png,
-...) with Pillow. Rows of Zarr stores, HDF5 and netCDF4 files, or an Index of arrays are compared
-with xarray. It prints a line for each file, FITS first, or each row of arrays: path, codec (RICE_1,
-..., or plain; JPEG, ...; zlib, ...), shape and dtype according to the other decoder, the largest
-difference between the pipeline's float32 and their values as float32, and
+FITS files are compared with astropy, files with the suffix of an encoded image (.jpg, .png, ...)
+with Pillow, and recordings (.wav, .flac, ...) with soundfile. Rows of Zarr stores, HDF5 and netCDF4
+files, or an Index of arrays are compared with xarray. It prints a line for each file, FITS first,
+or each row of arrays: path, codec (RICE_1, ..., or plain; JPEG, ...; zlib, ...; FLAC PCM_16, ...),
+shape and dtype according to the other decoder, the largest difference between the pipeline's
+float32 and their values as float32, and
 
-    OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels
+    OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels;
+              all samples are equal; MP3 within 3e-7, segments of Opus within 0.002
     DIFFERS   some pixels differ, or only one of the two can read the file
     REJECTED  neither can read it, or the image does not contain the window; the reason follows
 
 astropy only warns if a file ends early: it counts as agreement if the pipeline rejects the file. If
 all pixels of the image exist, the file is OK, and its line says so. Pillow does not report damage
 within a JPEG. So its entropy-coded data are checked, too, and the file is REJECTED if they are
-inconsistent. Damage that only changes pixels is not found.
+inconsistent. Damage that only changes pixels is not found. A recording has channels and samples:
+--window 0,X,1,W is a segment of it. Samples of FLAC are compared with the MD5 in the header.
+soundfile reads the rest of a recording that was cut off, so this file DIFFERS.
 
 Many machines can compare, by --executor, or as jobs of an array with --num_shards=N --shard_id=I.
 
@@ -69,7 +73,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
             (device,) = Ranks().choose_devices(config.device)
     index = array_rows(config.files, config.storage)
     if index is None:
-        suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
+        suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"], *SUFFIXES["audio"])
         index = index_of(config.files, suffixes, config.storage, config.hdu)
     elif config.hdu is not None:
         raise CommandError("--hdu is for FITS files, and these are arrays")

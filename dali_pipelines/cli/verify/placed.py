@@ -1,4 +1,4 @@
-"""Images, or one window of each at fixed pixels, as the pipeline decodes them, for `verify`.
+"""Files, or one window of each at fixed pixels, as the pipeline decodes them, for `verify`.
 
 Reader processes import this module. Files that kill a reader are identified.
 """
@@ -13,6 +13,7 @@ from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.single_rows import Rejections, num_processes, single_rows
 from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map
+from readers.audio.reader import AudioReader, sound_facts
 from readers.chunks.array import NOTE, unpacked
 from readers.chunks.reader import ChunkedReader
 from readers.contract import Peek, Row, Sample, SampleSpec
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
     from dali_pipelines.cli.verify.config import Area, VerifyConfig
     from dali_pipelines.config import PipelineConfig
-    from dali_pipelines.graph.decode import Decoded
+    from dali_pipelines.graph.decode import DecodeAll, Decoded
     from dali_pipelines.graph.pipeline import ReaderPipeline
     from readers.places.storage import Storage
 
@@ -42,7 +43,7 @@ READ_AHEAD = 16
 class PlacedReader:
     """Reads with another Reader, as if each file had only the window."""
 
-    reader: FitsReader | JpegReader | ChunkedReader
+    reader: FitsReader | JpegReader | ChunkedReader | SoundReader
     place: Area | None
     """The whole image if None. ReadError if an image does not contain the window."""
 
@@ -95,6 +96,40 @@ class PlacedReader:
         return Window.at(*self.place, image=(image.height, image.width))
 
 
+@dataclass(frozen=True)
+class SoundReader:
+    """Reads each recording as it is stored: at its own rate, with all of its channels."""
+
+    channels = 2
+    """Of the graph, so that it transposes; a recording may have others."""
+
+    @property
+    def specs(self) -> tuple[SampleSpec, ...]:
+        """Those of an AudioReader."""
+        return AudioReader(1).specs
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read a segment, or all of a recording."""
+        return _sound_reader(row).read(row, window)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the header."""
+        return _sound_reader(row).peek(row, window)
+
+    def verify(self, row: Row) -> None:
+        """Read the whole recording."""
+        _sound_reader(row).verify(row)
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Return silence of `width` samples."""
+        return AudioReader(1, self.channels).blank(height, width)
+
+
+def _sound_reader(row: Row) -> AudioReader:
+    facts = sound_facts(row)
+    return AudioReader(facts.rate, facts.channels, resample=False)
+
+
 def try_read(reader: PlacedReader, row: Row) -> None:
     """Read a row, to see whether this kills the process."""
     with contextlib.suppress(ReadError):
@@ -118,7 +153,7 @@ def decoded_rows(
                     refusal = rejections.reason(loader, done)
                     done += 1
                     if refusal is None:
-                        image = batch["image"][0].cpu().numpy()
+                        image = next(iter(batch.values()))[0].cpu().numpy()
                         yield image[0] if kind == "fits" else image, ""
                     else:
                         yield None, one_line(refusal)
@@ -135,10 +170,12 @@ def decoded_rows(
 
 def _reader_of(
     kind: str, row: Row, config: VerifyConfig
-) -> FitsReader | JpegReader | ChunkedReader:
+) -> FitsReader | JpegReader | ChunkedReader | SoundReader:
     """Return the Reader of rows like this one."""
     if kind == "arrays":
         return ChunkedReader(tuple(unpacked(row.notes[NOTE])))
+    if kind == "audio":
+        return SoundReader()
     return FitsReader(config.hdu) if kind == "fits" else JpegReader(check_entropy=True)
 
 
@@ -160,6 +197,7 @@ def _loader(
     storage: Storage,
 ) -> Loader:
     from dali_pipelines.config import PipelineConfig
+    from dali_pipelines.graph.audio import AudioGraph
     from dali_pipelines.graph.decode import decode_array, decode_fits, decode_jpeg
     from dali_pipelines.graph.pipeline import reader_pipeline
 
@@ -168,9 +206,13 @@ def _loader(
         crop = None if reader.place is None else (reader.place.height, reader.place.width)
         return decode_jpeg(arrays, replace(config, crop=crop))
 
-    decode = decode_image
-    if isinstance(reader.reader, FitsReader | ChunkedReader):
-        decode = decode_fits if isinstance(reader.reader, FitsReader) else decode_array
+    decode: DecodeAll = decode_fits
+    if isinstance(reader.reader, JpegReader):
+        decode = decode_image
+    elif isinstance(reader.reader, ChunkedReader):
+        decode = decode_array
+    elif isinstance(reader.reader, SoundReader):
+        decode = AudioGraph(1, reader.channels, None).decode
 
     def factory(index: Index, **config: Any) -> ReaderPipeline:
         return reader_pipeline(index, reader, decode, PipelineConfig(**config))

@@ -1,7 +1,8 @@
-"""An image as astropy or Pillow reads it, for `verify`: pixels, properties and complaints."""
+"""A file as another library reads it, for `verify`: values, properties and complaints."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import warnings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
+    import soundfile
     from numpy.typing import NDArray
 
     from dali_pipelines.cli.verify.config import Area
@@ -29,17 +31,25 @@ if TYPE_CHECKING:
 
 _GREY_LEVELS = 2
 """Largest difference between decoders of JPEG."""
+_LEVELS = {"MPEG_LAYER_III": 3e-7, "OPUS": 2e-3}
+"""Largest difference of samples by encoding: libmpg123 rounds by the position in its buffers, and
+Opus is decoded from the start of a window."""
+_MD5 = slice(26, 42)
+"""Bytes of a FLAC file with the MD5 of its samples."""
+_SAMPLES = 1 << 16
+"""Samples that are hashed at a time."""
 
 
 @dataclass(slots=True)
 class Truth:
-    """One image; fields that its decoder could not find are None."""
+    """One image or recording; fields that its decoder could not find are None."""
 
     hdu: int | None = None
     codec: str | None = None
-    """Tile compression (RICE_1, ...), or plain; or the format of an encoded image (JPEG, ...)."""
+    """Tile compression (RICE_1, ...), or plain; or the format of an encoded image (JPEG, ...) or a
+    recording (FLAC PCM_16, ...)."""
     shape: tuple[int, ...] | None = None
-    """Shape of the window, or of the whole image."""
+    """Shape of the window, or of the whole image; for a recording channels and samples."""
     dtype: str | None = None
     """Type of the decoder's values."""
     values: NDArray[np.float32] | None = None
@@ -51,6 +61,11 @@ class Truth:
     """Name of the decoder of the values."""
     tolerance: float = 0.0
     """Largest difference that counts as equal."""
+
+    @property
+    def noun(self) -> str:
+        """What the values are."""
+        return "samples" if self.decoder == "soundfile" else "pixels"
 
 
 @contextmanager
@@ -90,6 +105,17 @@ def by_pillow(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
         warnings.simplefilter("ignore")  # e.g. about odd EXIF data
         of_any_size(partial(_decode_image, truth, row, window))
         check_whole(row)
+    return truth
+
+
+def by_soundfile(row: Row, hdu: HduName | None, window: Area | None) -> Truth:
+    """Decode a recording, or a window of it, by soundfile, and compare the MD5 of a FLAC file.
+
+    The window is a part of the one row that a recording has. The HDU is ignored.
+    """
+    truth = Truth(decoder="soundfile")
+    with complaints_to(truth):
+        _decode_sound(truth, row, window)
     return truth
 
 
@@ -155,3 +181,40 @@ def _decode_image(truth: Truth, row: Row, window: Area | None) -> None:
         values = values[window.slices()]
     truth.shape, truth.dtype = values.shape, values.dtype.name
     truth.values = values.transpose(2, 0, 1).astype(np.float32)
+
+
+def _decode_sound(truth: Truth, row: Row, window: Area | None) -> None:
+    import numpy as np
+    import soundfile
+
+    with row.place as place:
+        content = io.BytesIO(place.read(0, place.nbytes))
+    with soundfile.SoundFile(content) as file:
+        truth.codec = f"{file.format} {file.subtype}"
+        truth.tolerance = _LEVELS.get(file.subtype, 0.0)
+        values = file.read(dtype="float32", always_2d=True).T
+        if file.format == "FLAC":
+            _check_md5(content.getvalue()[_MD5], file)
+    if not np.isfinite(values).all():
+        raise ValueError("some samples are NaN or infinite")
+    if window is not None:
+        window.check(1, values.shape[1])
+        values = values[:, window.slices()[1]]
+    truth.shape, truth.dtype, truth.values = values.shape, values.dtype.name, values
+
+
+def _check_md5(expected: bytes, file: soundfile.SoundFile) -> None:
+    """Raise ValueError if the samples of a FLAC file are not those that were written."""
+    import numpy as np
+
+    nbytes = {"PCM_S8": 1, "PCM_16": 2, "PCM_24": 3}.get(file.subtype)
+    if nbytes is None or not any(expected):  # the writer may leave it out
+        return
+    file.seek(0)
+    found = hashlib.md5(usedforsecurity=False)
+    for block in file.blocks(_SAMPLES, dtype="int32", always_2d=True):
+        # The upper bytes of each integer, which is little-endian in the MD5.
+        each = np.ascontiguousarray(block, "<i4").view(np.uint8).reshape(-1, 4)
+        found.update(each[:, 4 - nbytes :].tobytes())
+    if found.digest() != expected:
+        raise ValueError("the MD5 of its samples is not that of its header: it is damaged")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import solar_files
 from astropy.io import fits
+from audio_files import sound, write
 
 from dali_pipelines import Stretch, with_keys
 from dali_pipelines.cli.main import main
@@ -152,3 +153,23 @@ def test_what_goes_wrong(archive: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["stats", str(bad)]) == 1
     assert str(bad) in capsys.readouterr().err
     assert main(["stats", str(archive), "-o", str(archive / "0.fits")]) == 2
+
+
+def test_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "speech", tmp_path / "stats.toml"
+    folder.mkdir()
+    for row in range(3):
+        write(folder / f"{row}.wav", sound(4000 + 500 * row, seed=row), subtype="FLOAT")
+    flags = ["--pipeline=audio", "-o", str(file)]
+    assert main(["stats", str(folder), *flags]) == 0
+    assert "3 of 3 recordings" in capsys.readouterr().out
+    config = parse(RunConfig, [f"--config={file}", "--pipeline=audio", "--data=a"], None, "run")
+    samples = np.concatenate([sound(4000 + 500 * row, seed=row) for row in range(3)])
+    settings = config.pipeline_config
+    assert settings.mean is not None and settings.std is not None  # noqa: PT018
+    assert settings.mean[0] == pytest.approx(samples.mean(), abs=1e-5)
+    assert settings.std[0] == pytest.approx(samples.std(), rel=1e-4)
+    assert "stretch" not in file.read_text()
+    assert main(["stats", str(folder), "--features=log_mel", *flags]) == 0
+    run = ["run", f"--data={folder}", f"--config={file}", "--pipeline=audio", "--features=log_mel"]
+    assert main([*run, "--batch_size=1", "--num_read_processes=1"]) == 0
