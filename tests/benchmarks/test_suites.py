@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from fnmatch import fnmatch
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -267,12 +266,13 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     ],
     "audio": [
         ("Random 1 s of WAV", ("Loader", *OF_SEGMENTS)),
-        *(
+        (
+            "Random 1 s of WAV, log mel*",
             (
-                "Random 1 s of WAV, log mel*",
-                ("Loader", "DataLoader, soundfile with seek, librosa's log mel"),
-            )
-            for _ in filter(find_spec, ["librosa"])
+                "Loader",
+                "DataLoader, soundfile with seek, torch's log mel",
+                "DataLoader, soundfile with seek, librosa's log mel",
+            ),
         ),
         ("Random 1 s of FLAC", ("Loader", *OF_SEGMENTS)),
         ("Random 1 s of OGG", ("Loader", *OF_SEGMENTS)),
