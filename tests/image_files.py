@@ -252,7 +252,7 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "f32.tif": (tiff(G16.astype("f4")), "a TIFF of floats is not decoded"),
         "u32.tif": (tiff(G16.astype("u4")), "a TIFF of integers of 32 bits is not decoded"),
         "f64.tif": (tiff(G16.astype("f8")), "or a TIFF of 64: convert it"),
-        "white.tif": (tiff(G16, photometric="miniswhite"), "more than 8 bits where 0 is white"),
+        "white.tif": (tiff(G16, photometric="miniswhite"), "more than 8 bits"),
         "planar.tif": (
             tiff(C16.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),
             "a TIFF of 16 bits per sample is not decoded",

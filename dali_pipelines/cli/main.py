@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dali_pipelines.cli.errors import command
-from dali_pipelines.cli.options import Parser
+from dali_pipelines.cli.options import Parser, Print
 from dali_pipelines.runtime.version import own_version
 from readers.messages import did_you_mean
 
@@ -41,13 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         + "\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {own_version()}")
+    parser.add_argument(
+        "--version",
+        action=Print,
+        text=lambda parser: f"{parser.prog} {own_version()}\n",
+        help="show the version, and exit",
+    )
     parser.add_argument(
         "command", metavar="COMMAND", nargs="?", help="one of these; COMMAND --help lists its flags"
     )
     name: str | None = parser.parse_args(argv[:1]).command
     if name is None:
-        parser.print_help()
+        print(parser.format_help(), end="", flush=True)
         return 0
     if name not in COMMANDS:
         asked = did_you_mean(name, COMMANDS, least=0.6)

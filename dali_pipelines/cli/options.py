@@ -275,7 +275,6 @@ def _parser(
         prog=f"dali-pipelines {name}",
         usage="%(prog)s [--help] [--config FILE.toml] [FLAG ...]" if groups else None,
         description=description,
-        allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         common=getattr(config_class, "COMMON", "").split(),
@@ -358,12 +357,14 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         self._common = common
         self._added: dict[str, argparse.Action] = {}
-        super().__init__(**options, add_help=False)
+        super().__init__(**options, add_help=False, allow_abbrev=False)
         if with_help:
             short = [] if common else ["-h"]
-            self.add_argument(*short, "--help", action="help", help="show this help, and exit")
+            told = "show this help, and exit"
+            self.add_argument(*short, "--help", action=Print, text=Parser.format_help, help=told)
         if common:
-            self.add_argument("-h", action=_ShortHelp, help="show the most useful flags, and exit")
+            told = "show the most useful flags, and exit"
+            self.add_argument("-h", action=Print, text=Parser.format_short_help, help=told)
         # Also with exponents and units, as in --mean -1e-5 and --offsets -1h,0: argparse would take
         # these for flags.
         self._negative_number_matcher = re.compile(r"^-(\.?\d|inf|nan)")
@@ -413,17 +414,21 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found
 
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or the version; argparse ignores a closed stdout, which is an error here."""
-        print(message, end="", file=file, flush=True)
 
+class Print(argparse.Action):
+    """Prints a text, and exits; argparse's own actions ignore errors, such as a full disk."""
 
-class _ShortHelp(argparse.Action):
-    """Prints the most useful flags and ends the program."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+    def __init__(
+        self,
+        option_strings: Sequence[str],
+        dest: str,
+        text: Callable[[Parser], str],
+        **options: Any,
+    ) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+        self.text = text
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        parser._print_message(parser.format_short_help(), sys.stdout)
+        """Print the text, and exit."""
+        print(self.text(parser), end="", flush=True)
         parser.exit()

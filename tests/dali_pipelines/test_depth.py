@@ -174,7 +174,7 @@ def test_noted_rows_and_uint16(tmp_path: Path) -> None:
         ({"dtype": "int16"}, "uint8 images cannot be converted to int16"),
         ({"check_entropy": "no"}, "check_entropy must be True or False, got 'no'"),
         ({"channels": 2}, r"channels must be 3 \(RGB\) or 1 \(gray\), got 2"),
-        ({"dtype": "uint16", "std": 2}, "dtype 'uint16' gives the values as stored"),
+        ({"dtype": "uint16", "std": 2}, "dtype 'uint16' .*leave out std"),
         ({"channels": 1, "mean": (1, 2, 3)}, "mean must be one number, or 1, one for each"),
     ],
 )
@@ -210,7 +210,7 @@ def test_mean_and_std_of_values_from_0_to_1(
 
 
 def test_fits_has_no_uint16(index: Index) -> None:
-    with pytest.raises(ValueError, match="FITS stores no uint16: set dtype 'int16'"):
+    with pytest.raises(ValueError, match=r"uint16.*set dtype 'int16'"):
         fits_pipeline(index, batch_size=1, dtype="uint16")
 
 

@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_null_and_counted(
     assert unread.startswith("1 of 6 images cannot be read")
     assert paths[1] in unread
     assert absent.startswith("key T_OBSS has no value in the header of any image; if")
-    assert no_time.startswith("t_obs: 1 of 6 values are no ISO 8601 times")
+    assert no_time.startswith("t_obs: 1 of 6 values")
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_what_cannot_be_read_is_null_and_counted(
         (["PLANE"], "there would be two columns plane"),
         (["LABEL"], "there would be two columns label"),
         ([5], r"keys must be a sequence of keywords, got \[5\]"),
-        (["OFFSET", "NBYTES"], "offset and nbytes would say which bytes or version of its file a"),
-        (["ETAG"], "leave out ETAG, or add the values by Index.with_column under another name"),
+        (["OFFSET", "NBYTES"], "offset and nbytes .*Index.with_column"),
+        (["ETAG"], "ETAG.*Index.with_column"),
         ("GAIN", "keys must be a sequence of keywords, got 'GAIN'"),
     ],
 )

@@ -81,7 +81,7 @@ INDEX = [
     ("archive --tolerance=3", "--tolerance", "", "--group or --offsets"),
     ("archive --missing=keep", "--missing", "", "--group"),
     ("archive --group=", "--group", "()", "at least one"),
-    ("archive --group=171,171", "--group", "171", "once"),
+    ("archive --group=171,171", "--group", "171", "twice"),
     ("archive --group=171 --tolerance=far", "tolerance", "'far'", "seconds"),
     ("archive --group=171 --missing=nan", "--missing", "'nan'", "keep"),
     ("archive --offsets=", "--offsets", "", "durations"),

@@ -377,7 +377,7 @@ def test_images_after_a_wrong_hdu_are_named_up_to_the_damage(tmp_path: Path) -> 
 def test_no_image_at_all(tmp_path: Path) -> None:
     path = tmp_path / "table.fits"
     fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1])]).writeto(path)
-    refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU holds an image")
+    refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU .*image")
 
 
 @pytest.mark.parametrize("hdu", [None, 2, "ERR"])
