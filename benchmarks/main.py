@@ -18,7 +18,8 @@ containers  photographs in tars, TFRecord and LMDB, against DALI's own readers a
 remote      frames in an object store that is 20 ms away, against astropy over s3fs
 headers     keywords of FITS files as index reads them, against astropy's getheader
 serving     calls of a Preprocessor, against Pillow, astropy and only the graph; its start-up
-transport   from the readers to the graph, against an older version: CPU time, memory, samples/s
+transport   from the readers to the graph, against an older version: CPU time, memory, samples/s;
+            with a GPU, also where it cannot read the memory of readers
 audio       segments of recordings, against soundfile and librosa; log mel features
 video       clips of videos, against PyAV and torchcodec
 kernels     CUDA kernels without a GPU: registers, occupancy, and instructions per pixel
@@ -74,7 +75,9 @@ class BenchConfig:
     num_read_processes: int = option(2, "reader processes, and workers of the peers")
     num_threads: int = option(2, "DALI threads")
     against: str = option(
-        "2b53110", "older version to compare with in the transport suite", metavar="COMMIT"
+        "2b53110",
+        "older version to compare with in the transport suite, none if empty",
+        metavar="COMMIT",
     )
     correction_table: str | None = option(
         None, "degradation table of the aia suite (default: that of aiapy's tests)", metavar="FILE"

@@ -1,4 +1,7 @@
-"""From the reader processes to the graph: this version against an older one, in turn."""
+"""From the reader processes to the graph: this version against an older one, in turn.
+
+With a GPU, also without memory that the GPU reads directly.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -21,6 +24,7 @@ import numpy as np
 from benchmarks.data import Settings, find_files
 from benchmarks.report.tables import Sheet, number
 from benchmarks.ways import one_loader
+from benchmarks.ways.loaders import devices
 
 ROOT = Path(__file__).parents[2]
 _SECONDS, _QUICK_SECONDS = 4.0, 0.5
@@ -63,9 +67,24 @@ COLUMNS = {
 }
 
 
+class Version(NamedTuple):
+    """What is timed."""
+
+    name: str
+    root: Path
+    job: Mapping[str, Any] = MappingProxyType({})
+
+
 def transport_suite(settings: Settings) -> Iterator[Sheet]:
-    """Time the cases, each with both versions, round by round."""
-    with tempfile.TemporaryDirectory() as folder, checkout(settings.against) as old:
+    """Time the cases, each with all versions, round by round."""
+    device = devices(1)[0]
+    older = checkout(settings.against) if settings.against else nullcontext()
+    with tempfile.TemporaryDirectory() as folder, older as old:
+        versions = [Version("this version", ROOT)]
+        if device is not None:
+            versions.append(Version("another copy", ROOT, {"pinned": False}))
+        if old is not None:
+            versions.append(Version(settings.against, old))
         for case in CASES:
             paths, described = _files(case.kind, Path(folder), settings)
             job = {
@@ -74,6 +93,8 @@ def transport_suite(settings: Settings) -> Iterator[Sheet]:
                 "mcu_rows": case.mcu_rows,
                 "factory": f"{case.kind}_pipeline",
                 "seconds": _QUICK_SECONDS if settings.quick else _SECONDS,
+                "device": device,
+                "pinned": True,
                 "settings": {
                     "batch_size": case.batch_size,
                     "num_read_processes": settings.num_read_processes,
@@ -81,10 +102,13 @@ def transport_suite(settings: Settings) -> Iterator[Sheet]:
                     **case.settings,
                 },
             }
-            for root in (ROOT, old):  # compiles what is not compiled
-                timed(root, {**job, "seconds": 0.1})
-            rounds = [(timed(ROOT, job), timed(old, job)) for _ in range(settings.rounds)]
-            yield _sheet(case, rounds, described, settings)
+            for one in versions:  # compiles what is not compiled
+                timed(one.root, {**job, **one.job, "seconds": 0.1})
+            rounds = [
+                [timed(one.root, {**job, **one.job}) for one in versions]
+                for _ in range(settings.rounds)
+            ]
+            yield _sheet(case, [one.name for one in versions], rounds, described, settings)
 
 
 @contextmanager
@@ -135,22 +159,30 @@ def _files(
 
 
 def _sheet(
-    case: Case, rounds: list[tuple[Figures, Figures]], described: str, settings: Settings
+    case: Case,
+    names: Sequence[str],
+    rounds: Sequence[Sequence[Figures]],
+    described: str,
+    settings: Settings,
 ) -> Sheet:
-    names = "this version", settings.against, "ratio"
-    of_each: list[list[str]] = [[name] for name in names]
-    for name in COLUMNS:
-        new, old = zip(*((one[name], other[name]) for one, other in rounds), strict=True)
-        ratios = [one / other for one, other in zip(new, old, strict=True)]
-        for line, values in zip(of_each, (new, old, ratios), strict=True):
+    others = [f"ratio to {name}" for name in names[1:]]
+    lines: list[list[str]] = [[name] for name in (*names, *others)]
+    for column in COLUMNS:
+        of_each = list(zip(*([one[column] for one in each] for each in rounds), strict=True))
+        ratios = [
+            [one / other for one, other in zip(of_each[0], of_other, strict=True)]
+            for of_other in of_each[1:]
+        ]
+        for line, values in zip(lines, (*of_each, *ratios), strict=True):
             line.append(number(statistics.median(values)))
     return Sheet(
         title=f"{case.title}, batches of {case.batch_size}",
         header=("version", *COLUMNS.values()),
-        lines=tuple(tuple(line) for line in of_each),
+        lines=tuple(tuple(line) for line in lines),
         data=described,
-        note=f"Medians of {len(rounds)} rounds. Ratios are of this version to {settings.against}, "
+        note=f"Medians of {len(rounds)} rounds. Ratios are of this version to the other, "
         f"round by round: below 1 is better, except for samples/s. {settings.num_read_processes} "
-        f"readers, {settings.num_threads} DALI threads, which decode. The consumer is the main "
-        "thread and DALI's threads. Memory that processes share counts once.",
+        f"readers, {settings.num_threads} DALI threads, which decode on a CPU. The consumer is the "
+        "main thread and DALI's threads. Memory that processes share counts once. *Another copy*, "
+        "with a GPU: CUDA does not page-lock the memory of readers.",
     )

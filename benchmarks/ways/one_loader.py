@@ -32,7 +32,10 @@ def main(job: dict[str, Any]) -> dict[str, float]:
         index = dali_pipelines.with_mcu_rows(index)
     index = index.select([*range(len(index))] * job["times"])
     factory = getattr(dali_pipelines, job["factory"])
-    with dali_pipelines.Loader(factory, index, devices=[None], seed=1, **job["settings"]) as loader:
+    if not job["pinned"]:
+        _let_cuda_refuse()
+    options = {"devices": [job["device"]], "seed": 1, **job["settings"]}
+    with dali_pipelines.Loader(factory, index, **options) as loader:
         batches = chain.from_iterable(repeat(loader))
         next(batches)
         first_s = time.perf_counter() - began
@@ -63,6 +66,15 @@ def main(job: dict[str, Any]) -> dict[str, float]:
         "first_batch_s": first_s,
         "memory_mb": memory / 1e6,
     }
+
+
+def _let_cuda_refuse() -> None:
+    from dali_pipelines.runtime.pinned import Cuda
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("memory is not page-locked in this benchmark")
+
+    Cuda.register = refuse  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":

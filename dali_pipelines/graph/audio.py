@@ -13,7 +13,6 @@ from nvidia.dali import math as dali_math
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.features import LogMel, Mfcc, Spectrogram
 from dali_pipelines.graph.decode import Decoded
-from dali_pipelines.graph.gpu.cupy_operator import to_gpu
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.settings import Augmentation, Transform
@@ -36,7 +35,7 @@ class AudioGraph(NamedTuple):
 
     def decode(self, arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         """Return the segment as an image of shape (1, samples, channels)."""
-        image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
+        image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
         return Decoded(
             image,
             "float32",

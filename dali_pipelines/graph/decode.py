@@ -14,7 +14,6 @@ from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
 from dali_pipelines.graph.gpu import operators as operators_gpu
-from dali_pipelines.graph.gpu.cupy_operator import to_gpu
 from dali_pipelines.graph.gpu.memory import (
     decoder_nbytes,
     deconvolver_nbytes,
@@ -385,7 +384,7 @@ def decode_array(
     ValueError
         If dtype is an integer type other than `stored`.
     """
-    image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
+    image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
     largest = 255 if stored == "uint8" else None
     if stored is None or config.dtype in ("float32", "float16"):
         return Decoded(fn.cast(image, dtype=types.FLOAT), "float32", largest=largest)

@@ -33,6 +33,7 @@ from dali_pipelines.graph.transform import check_decoded, transform
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_unsigned_tensors
 from dali_pipelines.runtime.malloc_pool import outputs_kept
+from dali_pipelines.runtime.pinned import Cuda
 from dali_pipelines.runtime.processes.fork_server import start_fork_server
 from dali_pipelines.runtime.processes.importable import check_main, check_sendable
 from dali_pipelines.runtime.processes.reader_pool import ReaderPool
@@ -87,7 +88,7 @@ class ReaderPipeline(ForkSafePipeline):
             self.num_read_processes,
             self.start_method,
             self.ahead,
-            until_outputs=self.device_id is not None,
+            cuda=None if self.device_id is None else Cuda(self.device_id),
         )
         return self._pool
 
@@ -177,6 +178,8 @@ class ReaderPipeline(ForkSafePipeline):
         finally:  # even after Ctrl-C
             self.shut_down()
             free_unused(self)
+            if self._pool is not None:
+                self._pool.unpin()
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -21,30 +22,39 @@ _tensor_list: Any = TensorListCPU
 """DALI's stubs lack some of its arguments."""
 
 
-def of_slab(layout: Layout, memory: Bytes, slot: int) -> TensorLists:
-    """Return the batch in a slot, all of it views of this array over the slab."""
+def of_slab(layout: Layout, memory: Bytes, slot: int, is_pinned: bool = False) -> TensorLists:
+    """Return the batch in a slot, all of it views of this array over the slab.
+
+    `is_pinned` says that its arrays are page-locked. The current GPU of this thread must then be
+    that of the pipeline.
+    """
+    tensor = partial(pinned, TensorCPU) if is_pinned else TensorCPU
+    whole = partial(pinned, _tensor_list) if is_pinned else _tensor_list
     found: list[Any] = [None] * len(layout.specs)
     rows = layout.table(memory, slot)
     for number, columns in zip(layout.varying, layout.columns, strict=True):
-        found[number] = _of_table(layout.specs[number], rows[:, columns], memory)
+        spec, of_array = layout.specs[number], rows[:, columns]
+        dtype, shape = np.dtype(spec.dtype), of_array[0, 1:]
+        if not shape.all() and (of_array[:, 1:] == shape).all():
+            # Without elements, and all alike: one array tells the shapes.
+            found[number] = _tensor_list(np.empty((len(rows), *shape.tolist()), dtype), spec.layout)
+            continue
+        arrays = (np.ndarray(shape, dtype, memory, at) for at, *shape in of_array.tolist())
+        found[number] = _listed(spec, map(tensor, arrays))
     over_batch = layout.over_batch(memory, slot)
     for number, array in zip(layout.fixed, over_batch, strict=True):
-        found[number] = _tensor_list(array, layout.specs[number].layout)
+        found[number] = whole(array, layout.specs[number].layout)
     return tuple(found)
 
 
-def _of_table(spec: SampleSpec, rows: NDArray[np.int64], memory: Bytes) -> TensorListCPU:
-    dtype, shape = np.dtype(spec.dtype), rows[0, 1:]
-    if not shape.all() and (rows[:, 1:] == shape).all():
-        # All arrays are empty and of one shape: one array suffices to give the shapes.
-        empty = np.ndarray((len(rows), *shape.tolist()), dtype, memory)
-        return _tensor_list(empty, spec.layout)
-    return _listed(spec, (np.ndarray(shape, dtype, memory, at) for at, *shape in rows.tolist()))
+def pinned(kind: Callable[..., Any], array: NDArray[Any], layout: str | None = None) -> Any:
+    """Return a TensorCPU or TensorListCPU of page-locked memory; DALI asks CUDA for its GPU."""
+    return kind(array, layout, True)
 
 
-def _listed(spec: SampleSpec, arrays: Iterable[NDArray[Any]]) -> TensorListCPU:
-    tensors = [TensorCPU(array) for array in arrays]
-    return _tensor_list(tensors, spec.layout, contiguous=False)
+def _listed(spec: SampleSpec, tensors: Iterable[TensorCPU]) -> TensorListCPU:
+    found: TensorListCPU = _tensor_list([*tensors], spec.layout, contiguous=False)
+    return found
 
 
 class ReadHere:
@@ -64,5 +74,5 @@ class ReadHere:
 
 def _stacked(spec: SampleSpec, arrays: Sequence[NDArray[Any]]) -> TensorListCPU:
     if spec.shape is None:
-        return _listed(spec, map(np.ascontiguousarray, arrays))
+        return _listed(spec, (TensorCPU(np.ascontiguousarray(array)) for array in arrays))
     return _tensor_list(np.stack(arrays), spec.layout)

@@ -26,12 +26,14 @@ from readers.buffers import buffers_from
 from readers.places.remote import TRAFFIC
 from readers.places.threads import DaemonThreads
 from readers.worker import setup
-from readers.worker.slab import Layout, NoMemory, Region, SharedMemory, Writer
+from readers.worker.slab import BLOCK_UNIT, Layout, NoMemory, Region, SharedMemory, Writer
 
 MESSAGE = struct.Struct("=iiii")
 """Message of a task, or of the answer that it is done: batch, slot, number of samples, and first
-sample. A reader that is ready for tasks first answers with batch `READY`."""
-READY = -1
+sample. A reader that is ready for tasks first answers with batch `READY`. Before it writes to a new
+block of its region it sends `NEW_BLOCK`, its number, and the block's size and first byte in the
+region, both in units of `BLOCK_UNIT`."""
+READY, NEW_BLOCK = -1, -2
 NO_MEMORY = 112
 """Exit code of a reader that has no memory for a sample."""
 
@@ -68,7 +70,8 @@ def run(
     setup.set_up(consumer)
     source = setup.loads(sent) if isinstance(sent, setup.Parcel) else sent
     memory = np.frombuffer(shared.map(), np.uint8)
-    region = Region(shared, memory, layout.region(number), layout.region_bytes)
+    note_block = partial(_send_block, end, number)
+    region = Region(shared, memory, layout.region(number), layout.region_bytes, note_block)
     loop = ReadLoop(source, layout, region, end)
     loop.answer(READY, 0, 0, 0)
     try:
@@ -101,8 +104,7 @@ class ReadLoop:
 
     def answer(self, *message: int) -> None:
         """Send a message to the consumer, if it still exists."""
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._end.sendall(MESSAGE.pack(*message), socket.MSG_NOSIGNAL)
+        _send(self._end, *message)
 
     def read(self, batch: int, slot: int, count: int, first: int) -> None:
         """Read the samples of a task; with threads, return when one is free for the next task."""
@@ -154,6 +156,15 @@ class ReadLoop:
             writer = Writer(self._region, task.slot)
             self._own.writer = task.batch, writer
         return writer
+
+
+def _send(end: socket.socket, *message: int) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        end.sendall(MESSAGE.pack(*message), socket.MSG_NOSIGNAL)
+
+
+def _send_block(end: socket.socket, reader: int, first: int, nbytes: int) -> None:
+    _send(end, NEW_BLOCK, reader, nbytes // BLOCK_UNIT, first // BLOCK_UNIT)
 
 
 class _Task:

@@ -20,7 +20,7 @@ import resource
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.reduction import DupFd
@@ -40,6 +40,8 @@ _BLOCK = 1 << 20
 """Least size of a block in bytes."""
 _EIGHTH = 3
 """Binary digits of a block's size after the first: later arrays of similar size also fit."""
+BLOCK_UNIT = _BLOCK >> _EIGHTH
+"""Blocks begin and end at multiples of so many bytes of their region."""
 
 Bytes = NDArray[np.uint8]
 
@@ -121,8 +123,12 @@ class Layout:
             for number, place in zip(self.fixed, self._places[:-1], strict=True)
         ]
 
+    def slot(self, slot: int) -> tuple[int, int]:
+        """Return the first byte and the number of bytes of a slot, both multiples of pages."""
+        return slot * self._slot_bytes, self._slot_bytes
+
     def region(self, reader: int) -> int:
-        """Return the first byte of a reader's region."""
+        """Return the first byte of a reader's region, a multiple of pages."""
         return self.most_slots * self._slot_bytes + reader * self.region_bytes
 
     @property
@@ -144,7 +150,7 @@ def region_bytes(num_readers: int) -> int:
         soft = resource.getrlimit(limit)[0]
         if soft != resource.RLIM_INFINITY:
             left.append(max(0, soft - taken) // (4 * num_readers))
-    return min(left) // _ALIGNED * _ALIGNED
+    return min(left) // mmap.PAGESIZE * mmap.PAGESIZE
 
 
 class SharedMemory:
@@ -204,10 +210,20 @@ class Region:
         The same memory as mapped in this process.
     start, nbytes : int
         First byte of the region, and number of bytes.
+    note_block : callable, optional
+        Called with the first byte, from the start of the region, and the size of each new block.
     """
 
-    def __init__(self, shared: SharedMemory, memory: Bytes, start: int, nbytes: int) -> None:
+    def __init__(
+        self,
+        shared: SharedMemory,
+        memory: Bytes,
+        start: int,
+        nbytes: int,
+        note_block: Callable[[int, int], None] | None = None,
+    ) -> None:
         self._shared, self.memory = shared, memory
+        self._note_block = note_block
         self._address = address_of(memory)
         self._start = self._end = start
         self._nbytes = nbytes
@@ -252,6 +268,8 @@ class Region:
         except OSError as error:
             raise NoMemory(f"for samples: {error.strerror}") from None
         self._end += size
+        if self._note_block is not None:
+            self._note_block(start - self._start, size)
         return size, start
 
     def place(self, array: NDArray[Any]) -> int | None:

@@ -260,9 +260,12 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("Requests: Whole*", (*FEW_LOADERS[1:], *OVER_S3)),
     ],
     "transport": [
-        ("512x512 windows of frames*", ("this version", "2b53110", "ratio")),
-        ("224x224 windows of photographs, MCU index*", ("this version", "2b53110", "ratio")),
-        ("8x8 arrays*", ("this version", "2b53110", "ratio")),
+        ("512x512 windows of frames*", ("this version", "2b53110", "ratio to 2b53110")),
+        (
+            "224x224 windows of photographs, MCU index*",
+            ("this version", "2b53110", "ratio to 2b53110"),
+        ),
+        ("8x8 arrays*", ("this version", "2b53110", "ratio to 2b53110")),
     ],
     "audio": [
         ("Random 1 s of WAV", ("Loader", *OF_SEGMENTS)),

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_memory import FakeCuda, use_pinned_pools
+from poison import overwrite, poison_free_slots
 from ramp_images import SEED, Archive
 
 from dali_pipelines import Index, Loader, Mask, npy_pipeline
 from dali_pipelines.runtime.processes import reader_pool
-from dali_pipelines.runtime.processes.reader_pool import ReaderPool
 from dali_pipelines.runtime.tensor_lists import of_slab
 from readers.worker.slab import Bytes, Layout
 
@@ -23,33 +24,10 @@ EPOCHS = 4
 READERS = 2
 
 
-def overwrite(layout: Layout, memory: Bytes, slot: int) -> None:
-    """Write 0xFF over all arrays of the batch in a slot."""
-    table = layout.table(memory, slot)
-    for number, columns in zip(layout.varying, layout.columns, strict=True):
-        item = np.dtype(layout.specs[number].dtype).itemsize
-        for start, *shape in table[:, columns].tolist():
-            memory[start : start + item * int(np.prod(shape))] = 0xFF
-    for array in layout.over_batch(memory, slot):
-        array.view(np.uint8)[...] = 0xFF
-
-
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Overwrite each slot that is free again; return their numbers.
-
-    It reaches into the pool, as nothing but the pool may know when that is.
-    """
-    drop, found = ReaderPool._drop, list[int]()
-
-    def overwrite_and_drop(pool: Any, batch: int) -> None:
-        found.append(pool._slots[batch])
-        if (shared := pool._map) is not None:  # not closed meanwhile: DALI drops in its own thread
-            overwrite(pool._layout, np.frombuffer(shared, np.uint8), found[-1])
-        drop(pool, batch)
-
-    monkeypatch.setattr(ReaderPool, "_drop", overwrite_and_drop)
-    return found
+    """Overwrite each slot that is free again; return their numbers."""
+    return poison_free_slots(monkeypatch)
 
 
 CASES: list[tuple[str, str, dict[str, Any]]] = [
@@ -70,15 +48,22 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("is_pinned", [False, True])
 @pytest.mark.parametrize(("kind", "framework", "settings"), CASES)
 def test_batches_that_are_kept_equal_those_read_in_this_process(
     ramps: Callable[..., Archive],
+    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     poisoned: list[int],
     kind: str,
     framework: Any,
     settings: dict[str, Any],
+    is_pinned: bool,
 ) -> None:
+    """With page-locked memory, a slot is also in use until the outputs of its batch have come."""
+    cuda = FakeCuda()
+    if is_pinned:
+        use_pinned_pools(monkeypatch, cuda)
     archive = ramps(kind)
     archive = archive.with_column("label", np.arange(len(archive.images), dtype=np.float32))
     settings = {"batch_size": 3, "seed": SEED, **archive.settings, **settings}
@@ -89,7 +74,10 @@ def test_batches_that_are_kept_equal_those_read_in_this_process(
     with Loader(archive.factory, archive.index, **options, **settings) as loader:
         # All of them are kept to the end, while the slots are used again and again.
         kept = [(epoch, batch) for epoch in range(EPOCHS) for (batch,) in loader]
-    assert len(poisoned) >= len(kept)
+    # Of the last batches the outputs have not come.
+    assert len(poisoned) >= len(kept) - (settings.get("prefetch", 2) if is_pinned else 0)
+    assert (cuda.num_pinned > 0) == is_pinned
+    assert cuda.num_late == 0
     expected = [archive.samples(epoch=epoch, **settings) for epoch in range(EPOCHS)]
     num_samples = 0
     for epoch, batch in kept:
@@ -126,9 +114,12 @@ def test_memory_and_files_are_free_after_close(npy_index: Index) -> None:
 
 
 def test_a_slot_that_is_used_too_early_is_seen(
-    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nothing would be shown above."""
+    """Otherwise nothing would be shown above. Small arrays are copied before."""
+    paths = [tmp_path / f"{row}.npy" for row in range(4)]
+    for path in paths:
+        np.save(path, np.zeros((64, 64), np.float32))
 
     def overwritten(layout: Layout, memory: Bytes, slot: int) -> Any:
         batch = of_slab(layout, memory, slot)
@@ -136,7 +127,8 @@ def test_a_slot_that_is_used_too_early_is_seen(
         return batch
 
     monkeypatch.setattr(reader_pool, "of_slab", overwritten)
-    with closing(npy_pipeline(npy_index, batch_size=4, device_id=None)) as pipeline:
+    index = Index.from_paths(paths)
+    with closing(npy_pipeline(index, batch_size=4, device_id=None)) as pipeline:
         pipeline.build()
         image = pipeline.run()[pipeline.output_names.index("image")]
         assert np.isnan(image[0]).all()

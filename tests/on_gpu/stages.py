@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).resolve().parents[1]
 
-SUITES = ("loader", "strategies", "scaling", "aia", "jpeg")
+SUITES = ("transport", "loader", "strategies", "scaling", "aia", "photographs")
 """Suites of the benchmarks that use a GPU where there is one."""
 
 FILES = {
     "kernels": (
+        "dali_pipelines/runtime/test_pinned.py",
         "on_gpu/test_kernels.py",
         "dali_pipelines/graph/gpu/test_operators.py",
         "dali_pipelines/test_warp_gpu.py",
@@ -35,7 +36,7 @@ FILES = {
         "dali_pipelines/aia/test_deconvolve.py",
         "dali_pipelines/graph/gpu/test_memory.py",
     ),
-    "devices": ("on_gpu/test_devices.py",),
+    "devices": ("on_gpu/test_devices.py", "on_gpu/test_pinned.py"),
     "resume": ("on_gpu/test_resume.py",),
     "faults": ("on_gpu/test_faults.py", "dali_pipelines/test_bad_files.py"),
 }
@@ -110,4 +111,6 @@ def _tests(files: Iterable[str]) -> tuple[str, ...]:
 def _benchmark(suite: str, folder: Path, *, quick: bool) -> tuple[str, ...]:
     readers = max(2, (os.cpu_count() or 2) - 2)
     flags = [f"--suite={suite}", f"--out={folder}", f"--num_read_processes={readers}"]
+    if suite == "transport":  # without the history of the clone
+        flags.append("--against=")
     return (sys.executable, "-m", "benchmarks.main", *flags, *(["--quick"] if quick else []))

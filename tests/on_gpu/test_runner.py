@@ -177,10 +177,10 @@ def test_stages_are_chosen_in_their_order(tmp_path: Path) -> None:
     assert sum(one.limit_s for one in everything if "benchmarks" not in one.name) <= 600
     assert [one.name for one in everything][:3] == ["environment", "kernels", "pixels"]
     assert "--num_gpus=2" in everything[0].command
-    chosen = stages(["benchmarks:jpeg", "kernels"], 1, tmp_path)
-    assert [one.name for one in chosen] == ["kernels", "benchmarks:jpeg"]
+    chosen = stages(["benchmarks:photographs", "kernels"], 1, tmp_path)
+    assert [one.name for one in chosen] == ["kernels", "benchmarks:photographs"]
     assert "--quick" in chosen[1].command
-    assert "--quick" not in stages(["benchmarks:jpeg"], 1, tmp_path, quick=False)[0].command
+    assert "--quick" not in stages(["benchmarks:photographs"], 1, tmp_path, quick=False)[0].command
 
 
 def test_all_tests_that_need_a_gpu_belong_to_a_stage() -> None:

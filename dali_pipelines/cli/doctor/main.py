@@ -44,6 +44,7 @@ CHECKS: tuple[Check, ...] = (
     system.driver,
     system.gpus,
     system.cuda_libraries,
+    system.pinned_memory,
     system.start_method,
     system.vectors,
     system.kernel_cache,

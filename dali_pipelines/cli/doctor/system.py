@@ -8,6 +8,8 @@ import io
 import os
 import platform
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ from packaging.requirements import Requirement
 from platformdirs import user_config_path
 
 from dali_pipelines.cli.doctor.job import Finding, Unknown, bad, note, ok
-from dali_pipelines.cli.errors import count
+from dali_pipelines.cli.errors import count, one_line
 from dali_pipelines.runtime.cgroup import CoreGrant, usable_cores
 from readers.messages import install
 
@@ -29,6 +31,11 @@ later)."""
 
 _CUDA_LIBRARIES = ("nvvm", "nvJitLink", "nvrtc", "cufft")
 """Names in cuda-pathfinder."""
+
+_WHY_REFUSED = """
+from dali_pipelines.runtime.pinned import why_refused
+print(why_refused() or "")
+"""
 
 _SHM = Path("/dev/shm")
 
@@ -140,6 +147,28 @@ def cuda_libraries(job: Job) -> Finding:
     if missing:
         return bad(f"CUDA libraries: {', '.join(missing)} cannot be loaded", remedy)
     return ok(f"CUDA libraries: {', '.join(_CUDA_LIBRARIES)} can be loaded")
+
+
+def pinned_memory(job: Job) -> Finding:
+    """Check that CUDA page-locks memory for readers; another process asks, as this starts CUDA."""
+    if not job.on_gpu:
+        return ok("pinned memory: not used")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    asked = subprocess.run(
+        [sys.executable, "-P", "-c", _WHY_REFUSED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode:
+        raise Unknown(f"a process that asked CUDA failed: {one_line(asked.stderr)[-200:]}")
+    if reason := asked.stdout.strip():
+        return note(
+            "pinned memory: CUDA does not page-lock the memory of readers, so that samples are "
+            f"copied once more on their way to the GPU ({reason})"
+        )
+    return ok("pinned memory: the GPU reads what readers write without another copy")
 
 
 def start_method(job: Job) -> Finding:

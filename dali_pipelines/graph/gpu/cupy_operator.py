@@ -42,23 +42,13 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
                 f"it on a GPU: {install('gpu')}, or pass None as the device to run on the CPU"
             )
     return fn.python_function(
-        *map(to_gpu, inputs),
+        *(node.gpu() for node in inputs),
         function=_placed(function, Pipeline.current().device_id),
         device="gpu",
         batch_processing=True,
         num_outputs=len(layouts),
         output_layouts=layouts,
     )
-
-
-def to_gpu(node: Any) -> Any:
-    """Copy a node's data to the GPU, unless they are there.
-
-    Readers send data in pageable memory, from which a copy to the GPU is slow and blocks. DALI pins
-    the outputs of CPU operators that feed a GPU operator, so a CPU operator copies the data first
-    (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
-    """
-    return node if node.device == "gpu" else fn.copy(node).gpu()
 
 
 def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[..., Any]:

@@ -3,8 +3,9 @@
 Its readers write into a slab, see `readers.worker.slab`, and the graph reads there. A slot of the
 slab is used again when DALI has dropped all arrays of its batch, which it does as soon as the graph
 has run: outputs of a pipeline never share memory with what was fed. All arrays of a batch are views
-of one array over the slab, made for that batch alone, and a weak reference to it tells. A copy to a
-GPU may still be going on then, so that its outputs must have come, too.
+of one array over the slab, made for that batch alone, and a weak reference to it tells. For a GPU
+the slots and blocks in use are page-locked. A copy from them may then still be going on, so the
+outputs of the batch must have come, too.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from typing import Any
 import numpy as np
 
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
+from dali_pipelines.runtime.pinned import Cuda, PinnedSlab
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError, ReaderProcesses
 from dali_pipelines.runtime.tensor_lists import TensorLists, of_slab
 from readers.source import Source
 from readers.worker import read_loop, setup
 from readers.worker.read_loop import MESSAGE, READY
-from readers.worker.slab import Bytes, Layout, SharedMemory, region_bytes, tasks_of
+from readers.worker.slab import BLOCK_UNIT, Bytes, Layout, SharedMemory, region_bytes, tasks_of
 
 _MOST_SENT = 64 * MESSAGE.size
 """Bytes to send at once: the kernel accepts 2 KiB whole or not at all, however small
@@ -57,8 +59,8 @@ class ReaderPool:
         How they are started.
     ahead : int
         Batches that the readers keep ready, beside the one that is used.
-    until_outputs : bool
-        Whether a batch is in use until `note_outputs`.
+    cuda : Cuda, optional
+        Page-locks the slab for a GPU. A batch is then in use until `note_outputs`.
     """
 
     def __init__(
@@ -67,12 +69,12 @@ class ReaderPool:
         num_readers: int,
         start_method: str,
         ahead: int,
-        until_outputs: bool = False,
+        cuda: Cuda | None = None,
     ) -> None:
         self._source, self._num_readers, self._method = source, num_readers, start_method
         self._tasks = tasks_of(source.schedule.batch_size, num_readers)
-        self._num_slots = ahead * (2 if until_outputs else 1) + 1
-        self._until_outputs, self._finished = until_outputs, 0
+        self._num_slots = ahead * (1 if cuda is None else 2) + 1
+        self._cuda, self._finished = cuda, 0
         self._dropped = set[int]()  # batches, whose outputs have not come yet
         self._free = deque(range(self._num_slots))
         self._asked = self._taken = 0
@@ -82,6 +84,8 @@ class ReaderPool:
         self._asking = threading.Lock()
         self._channel: _Channel | None = None
         self._map: mmap.mmap | None = None
+        self._pinned: PinnedSlab | None = None
+        self._new_blocks = list[tuple[int, int]]()
         self.readers: ReaderProcesses | None = None
 
     def start(self) -> None:
@@ -110,6 +114,8 @@ class ReaderPool:
         self._layout = Layout(self._source.specs, batch_size, num_readers, room, most_slots)
         shared = SharedMemory(self._layout.nbytes)
         self._map = shared.map()
+        if self._cuda is not None:
+            self._pinned = PinnedSlab(np.frombuffer(self._map, np.uint8), self._cuda)
         own, theirs = socket.socketpair()
         self._channel = _Channel(own)
         try:
@@ -149,6 +155,12 @@ class ReaderPool:
         elif self._channel is not None:  # interrupted as it started them
             self._channel.close()
         self._map = None
+
+    def unpin(self) -> None:
+        """Undo the page-locking, after the graph has ended with its last copy to the GPU."""
+        if self._pinned is not None:
+            self._pinned.close()
+            self._pinned = None
 
     def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:
         context: Any = multiprocessing.get_context(self._method)
@@ -206,12 +218,15 @@ class ReaderPool:
 
     def _use_again(self) -> None:
         for batch in self._dropped.copy():
-            if batch < self._finished or not self._until_outputs:
+            if batch < self._finished or self._cuda is None:
                 # Another thread may have the slot by now.
                 with suppress(KeyError):
                     self._dropped.remove(batch)
-                    self._free.append(self._slots.pop(batch))
+                    self._free_slot(self._slots.pop(batch))
         self._ask()
+
+    def _free_slot(self, slot: int) -> None:
+        self._free.append(slot)
 
     def __call__(self) -> TensorLists:
         """Wait for the next batch and return its arrays, in the order of the specs.
@@ -241,7 +256,16 @@ class ReaderPool:
         # NumPy's views of this array refer to it, and not to what it is a view of.
         memory = np.frombuffer(shared, np.uint8)
         self._held[batch] = weakref.ref(memory, partial(_dropped, weakref.ref(self), batch))
-        return of_slab(self._layout, memory, self._slots[batch])
+        return self._of_slab(memory, self._slots[batch])
+
+    def _of_slab(self, memory: Bytes, slot: int) -> TensorLists:
+        if (pinned := self._pinned) is not None:
+            # Not as the blocks come: with start_method "fork" CUDA starts after the readers.
+            parts, self._new_blocks = [self._layout.slot(slot), *self._new_blocks], []
+            if pinned.add(parts):
+                with pinned.current():
+                    return of_slab(self._layout, memory, slot, is_pinned=True)
+        return of_slab(self._layout, memory, slot)
 
     def _receive(self) -> None:
         """Wait for answers of the readers."""
@@ -264,11 +288,14 @@ class ReaderPool:
             if death := self.readers.death():
                 raise ReaderProcessError(death)
             raise RuntimeError(_CLOSED)
-        for batch, _, count, _ in MESSAGE.iter_unpack(found):
-            if batch == READY:
-                self._num_starting -= 1
-            else:
+        for batch, reader, count, first in MESSAGE.iter_unpack(found):
+            if batch >= 0:
                 self._left[batch] -= count
+            elif batch == READY:
+                self._num_starting -= 1
+            elif self._pinned is not None:
+                at = self._layout.region(reader) + first * BLOCK_UNIT
+                self._new_blocks.append((at, count * BLOCK_UNIT))
 
 
 def _dropped(pool: weakref.ref[ReaderPool], batch: int, _: object) -> None:

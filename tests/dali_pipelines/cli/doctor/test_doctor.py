@@ -316,6 +316,40 @@ def test_cuda_libraries(
 
 
 @pytest.mark.parametrize(
+    ("reason", "level", "words"),
+    [
+        (None, "OK", ["without another copy"]),
+        ("cuMemHostRegister returns X", "NOTE", ["once more", "cuMemHostRegister returns X"]),
+    ],
+)
+def test_pinned_memory(
+    job: MakeJob,
+    check: Check,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str | None,
+    level: str,
+    words: list[str],
+) -> None:
+    check(system.pinned_memory, job(), "OK", "not used")
+    machine(H200)
+    found = job()
+    program = f"def why_refused(): return {reason!r}\nprint(why_refused() or '')"
+    monkeypatch.setattr(system, "_WHY_REFUSED", program)  # there is no GPU to ask
+    check(system.pinned_memory, found, level, *words)
+    monkeypatch.setattr(system, "_WHY_REFUSED", "raise SystemExit('the driver is broken')")
+    check(system.pinned_memory, found, "NOTE", "not checked", "the driver is broken")
+
+
+def test_pinned_memory_without_a_driver(job: MakeJob, check: Check, machine: Machine) -> None:
+    """The process that asks finds none here, whatever the machine is said to have."""
+    found = job()
+    machine(H200)
+    if not Path("/dev/nvidiactl").exists():
+        check(system.pinned_memory, found, "NOTE", "once more", "driver")
+
+
+@pytest.mark.parametrize(
     ("form", "level", "word"),
     [*zip(FORMS, ("OK", "OK", "NOTE"), ("AVX-512", "AVX2", "neither"), strict=True)],
 )

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from gpu_memory import FakeCuda
 
 from dali_pipelines import (
     Index,
@@ -157,14 +158,15 @@ def test_ctrl_c_before_a_spawned_reader_has_imported_anything(
 
 
 @pytest.mark.parametrize(
-    ("until_outputs", "outputs_come", "most"),
+    ("on_gpu", "outputs_come", "most"),
     [(False, False, 2), (True, True, 3), (True, False, 9)],
 )
 def test_a_slot_is_used_again_when_its_batch_is_dropped_and_on_a_gpu_has_come_out(
-    npy_index: Index, until_outputs: bool, outputs_come: bool, most: int
+    npy_index: Index, on_gpu: bool, outputs_come: bool, most: int
 ) -> None:
     source = npy_pipeline(npy_index, batch_size=4, device_id=None).source
-    pool = ReaderPool(source, 1, "forkserver", ahead=1, until_outputs=until_outputs)
+    cuda: Any = FakeCuda(most=0) if on_gpu else None
+    pool = ReaderPool(source, 1, "forkserver", ahead=1, cuda=cuda)
     pool.start()
     row = [spec.name for spec in source.specs].index("row")
     places = set()
