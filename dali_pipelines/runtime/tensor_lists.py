@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
@@ -18,12 +19,14 @@ from readers.worker.slab import Bytes, Layout
 
 TensorLists = tuple[TensorListCPU, ...]
 """The arrays of a batch, in the order of the specs."""
+_SMALL = 8 << 10
+"""Most bytes of a small array."""
 _tensor_list: Any = TensorListCPU
 """DALI's stubs lack some of its arguments."""
 
 
 def of_slab(layout: Layout, memory: Bytes, slot: int, is_pinned: bool = False) -> TensorLists:
-    """Return the batch in a slot, all of it views of this array over the slab.
+    """Return the batch in a slot, nearly all of it views of this array over the slab.
 
     `is_pinned` says that its arrays are page-locked. The current GPU of this thread must then be
     that of the pipeline.
@@ -34,17 +37,31 @@ def of_slab(layout: Layout, memory: Bytes, slot: int, is_pinned: bool = False) -
     rows = layout.table(memory, slot)
     for number, columns in zip(layout.varying, layout.columns, strict=True):
         spec, of_array = layout.specs[number], rows[:, columns]
-        dtype, shape = np.dtype(spec.dtype), of_array[0, 1:]
-        if not shape.all() and (of_array[:, 1:] == shape).all():
-            # Without elements, and all alike: one array tells the shapes.
-            found[number] = _tensor_list(np.empty((len(rows), *shape.tolist()), dtype), spec.layout)
+        if (gathered := _gathered(spec, of_array, memory)) is not None:
+            found[number] = _tensor_list(gathered, spec.layout)
             continue
+        dtype = np.dtype(spec.dtype)
         arrays = (np.ndarray(shape, dtype, memory, at) for at, *shape in of_array.tolist())
         found[number] = _listed(spec, map(tensor, arrays))
     over_batch = layout.over_batch(memory, slot)
     for number, array in zip(layout.fixed, over_batch, strict=True):
         found[number] = whole(array, layout.specs[number].layout)
     return tuple(found)
+
+
+def _gathered(spec: SampleSpec, rows: NDArray[np.int64], memory: Bytes) -> NDArray[Any] | None:
+    """Return small arrays of one shape as one array over the batch, copied; None for others.
+
+    A view and a tensor for each of them takes far longer than the copy.
+    """
+    shape, dtype = rows[0, 1:].tolist(), np.dtype(spec.dtype)
+    nbytes = dtype.itemsize * math.prod(shape)
+    if nbytes > _SMALL or not (rows[:, 1:] == rows[0, 1:]).all():
+        return None
+    if not nbytes:
+        return np.empty((len(rows), *shape), dtype)
+    from_each = np.ndarray((len(memory) - nbytes + 1, nbytes), np.uint8, memory, strides=(1, 1))
+    return from_each[rows[:, 0]].view(dtype).reshape(len(rows), *shape)
 
 
 def pinned(kind: Callable[..., Any], array: NDArray[Any], layout: str | None = None) -> Any:
