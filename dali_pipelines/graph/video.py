@@ -8,7 +8,6 @@ from typing import Any
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import Decoded, DecodedImages, mean_and_std
-from dali_pipelines.graph.gpu.cupy_operator import to_gpu
 from readers.video.reader import COLOURS
 
 
@@ -16,7 +15,7 @@ def decode_clips(
     arrays: Mapping[str, Any], config: PipelineConfig, *, frames: int
 ) -> DecodedImages:
     """Return the frames that a `readers.video.reader.VideoReader` has decoded."""
-    image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
+    image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
     others = {name: arrays[name] for name in ("frame", "time", "length")}
     decoded = Decoded(image, "uint8", others=others, layout="HWC", largest=255)
     if config.mean is not None or config.std is not None:
