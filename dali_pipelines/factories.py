@@ -468,6 +468,7 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a 
     *,
     variables: Sequence[str] | None = None,
     stretch: Stretches | Preset | str | os.PathLike[str] | None = None,
+    grid: int | tuple[int, int] | Literal["chunks"] | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of arrays that are stored in chunks: Zarr, HDF5 and netCDF4.
@@ -486,6 +487,9 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a 
         `Preset`: each variable gets the curve of the channel that its name contains (171 for
         ``aia171`` and ``171A``; ``hmi_m``), for means over pixels. Nothing else of the preset is
         applied, because the arrays are calibrated already.
+    grid : int, (int, int) or "chunks", optional
+        As in `PipelineConfig`, or that of the chunks, so that each window touches as few as
+        possible.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
@@ -508,9 +512,12 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a 
     """
     check_index(index)
     channels = channels_of(index, variables, config.get("targets", {}))
-    given: Any = {**config, "stretch": stretches_of(stretch, channels)}
-    if given.get("grid") == "chunks" and (crop := pair_of("crop", given.get("crop"))) is not None:
-        given["grid"] = channels.grid(crop)
+    if grid == "chunks":
+        crop = pair_of("crop", config.get("crop"))
+        if crop is None:
+            raise ValueError("grid='chunks' needs crop: (height, width) of the windows")
+        grid = channels.grid(crop)
+    given: Any = {**config, "stretch": stretches_of(stretch, channels), "grid": grid}
     settings = PipelineConfig(**given)
     stored = None if settings.dtype in ("float32", "float16") else settings.dtype
     reader = ChunkedReader(channels.names, stored or "float32", channels.count)

@@ -249,7 +249,12 @@ class AudioReader:
         frames = end - begin
         is_same = sound.rate == self.rate and speed == 1
         step = 1 if is_same else Fraction(sound.rate, self.rate) * speed
-        total = frames if is_same else math.ceil(frames / step)
+        total = frames if is_same else math.floor(frames / step + Fraction(1, 2))  # as of soxr
+        if not total:
+            raise ValueError(
+                f"of its {frames} samples at {sound.rate} Hz none is left at {self.rate} Hz: leave "
+                "such recordings out of the Index"
+            )
         first, length = 0, total
         if window is not None:
             first, length = self._placed(window, total), window.width

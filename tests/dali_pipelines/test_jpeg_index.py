@@ -61,7 +61,7 @@ def test_bad_files_are_named_as_ever(
     broken.mkdir()
     index = with_mcu_rows(Index.from_paths([*index.table["path"].to_pylist(), broken]))
     assert (
-        "1 files of the column mcu_rows, as they cannot be read, the first: it is a dir"
+        "1 files without mcu_rows, because they cannot be read, the first: it is a dir"
         in caplog.text
     )
     broken.rmdir()

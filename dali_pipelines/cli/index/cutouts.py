@@ -138,8 +138,8 @@ def cut(
         return config.settings.apply(table, config.objects, progress, Places(storage))
     except (ValueError, TypeError, KeyError) as error:  # it has columns= in place of --columns
         message = re.sub(
-            r"\bcolumns=, as a mapping to rename them, e.g. \{'(.*)': '(.*)'\}",
-            r"--columns, e.g. \2=\1",
+            r"\bcolumns= (.*), as a mapping to rename them, e.g. \{'(.*)': '(.*)'\}",
+            r"--columns \1, e.g. \3=\2",
             one_line(error),
         )
         raise CommandError(f"--cutouts: {message.replace('columns=', '--columns')}", 1) from error

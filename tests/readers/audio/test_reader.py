@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from audio_files import aiff, chunk, comm, extensible, fmt, riff, sound, ssnd, s
 from elsewhere import OverHttp, OverS3
 from numpy.typing import NDArray
 
-from readers import AudioReader, Draws, Row, Window
+from readers import AudioReader, Draws, ReadError, Row, Window
 from readers.audio.reader import sound_facts
 from readers.contract import Reader, Sample
 from readers.places.local import LocalPlace
@@ -341,6 +342,25 @@ def test_a_tone_beyond_the_new_rate_is_gone(tmp_path: Path) -> None:
     found = AudioReader(8000).read(Row(0, str(path)), None)["image"]
     assert found.shape == (1, 8000, 1)
     assert np.abs(found[0, 200:-200]).max() < 1e-4
+
+
+@pytest.mark.parametrize("speed", [0.9, 1.1, 3.0])
+@pytest.mark.parametrize("frames", [16000, 14545, 101, 4, 1])
+def test_a_whole_recording_is_as_long_as_soxr_makes_it(
+    tmp_path: Path, frames: int, speed: float
+) -> None:
+    samples = np.linspace(-0.5, 0.5, frames, dtype=np.float32)
+    row = Row(0, str(write(tmp_path / "a.wav", samples)), draws=Draws.of(0, 0, 0))
+    ratio = Fraction(str(speed))
+    expected = soxr.resample(samples, ratio.numerator, ratio.denominator, quality="HQ")
+    reader = AudioReader(RATE, speeds=(speed,))
+    if not len(expected):
+        with pytest.raises(ReadError, match=f"{frames} samples.*leave"):
+            reader.read(row, None)
+        return
+    found = reader.read(row, None)
+    assert found["length"] == len(expected)
+    np.testing.assert_allclose(found["image"][0, :, 0], expected, atol=1e-4)
 
 
 def test_a_speed_is_drawn_for_each_row(tmp_path: Path) -> None:
