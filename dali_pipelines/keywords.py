@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -95,6 +96,10 @@ def title(factory: Callable[..., Any]) -> str:
     return getattr(factory, "__name__", type(factory).__name__)
 
 
+_PARSING = threading.Lock()
+"""Python 3.11 raises SystemError if two threads parse at once."""
+
+
 def field_docs(declared: type[Any]) -> dict[str, str]:
     """Return the docstrings below the fields of a class, by the name of the field.
 
@@ -103,10 +108,11 @@ def field_docs(declared: type[Any]) -> dict[str, str]:
     docs: dict[str, str] = {}
     for each in reversed(declared.__mro__):
         try:
-            source = textwrap.dedent(inspect.getsource(each))
+            with _PARSING:
+                tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
         except (OSError, TypeError):  # of a built-in class
             continue
-        for one, after in pairwise(ast.parse(source).body[0].body):  # type: ignore[attr-defined]
+        for one, after in pairwise(tree.body[0].body):  # type: ignore[attr-defined]
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
                 text = getattr(getattr(after, "value", None), "value", None)
                 if isinstance(text, str):

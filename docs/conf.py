@@ -119,7 +119,7 @@ def write_help(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     for name in COMMANDS:
         found = subprocess.run(
-            [sys.executable, str(ROOT / "scripts" / f"{name}.py"), "--help"],
+            [sys.executable, "-m", "dali_pipelines", name, "--help"],
             env={**os.environ, "COLUMNS": "82"},
             capture_output=True,
             text=True,

@@ -132,7 +132,7 @@ def test_a_run_with_cache_delivers_each_once(index: Path, remote: Remote, tmp_pa
         *("run", f"--data={index}", f"--config={config}", *flags, "--window=random"),
         *("--epochs=2", f"--audit={audit}", f"--report={report}"),
     )
-    assert re.search(r"[1-9]\d* requests for [\d.]+ MB.* [\d.]+ MB of the cache", out)
+    assert re.search(r"[1-9]\d* requests for [\d.]+ MB.* [\d.]+ MB from the cache", out)
     with audit.open(newline="") as file:
         rows = sorted(int(line["row"]) for line in csv.DictReader(file))
     assert rows == sorted([*range(COUNT)] * 2)

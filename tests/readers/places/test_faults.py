@@ -144,7 +144,7 @@ def partial_answer(**headers: str) -> Fault:
 
 
 LASTING = {
-    "503": (Fault(status=503), "503 Service Unavailable.*ask"),
+    "503": (Fault(status=503), "503 Service Unavailable.*concurrency"),
     "500": (Fault(status=500), "500 Internal Server Error"),
     "429": (Fault(status=429), "429 Too Many Requests"),
     "403": (

@@ -63,14 +63,18 @@ def stuck(
 
 @pytest.fixture
 def reading(stuck: subprocess.Popen[str], tmp_path: Path) -> Iterator[list[int]]:
-    """Wait until both child processes have opened a pipe; give their numbers."""
+    """Wait until both child processes have opened a pipe; give that of the first pipe first.
+
+    Results are taken in order, so only the death of this one is noticed while both are stuck.
+    """
     found = children(stuck)
     pipes = []
     for number in 0, CHUNK_FILES:
         path = tmp_path / f"archive/{number:02d}.fits"
         # Without a reader at the other end, this fails.
         pipes.append(until(partial(os.open, path, os.O_WRONLY | os.O_NONBLOCK)))
-    yield found
+    first = str(tmp_path / "archive/00.fits")
+    yield sorted(found, key=lambda pid: first not in open_paths(pid))
     for pipe in pipes:
         os.close(pipe)
 
@@ -103,6 +107,10 @@ def test_the_parent_is_killed(stuck: subprocess.Popen[str], reading: list[int]) 
     stuck.kill()
     stuck.communicate(timeout=200)
     assert_ended(reading)
+
+
+def open_paths(pid: int) -> list[str]:
+    return [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
 
 
 def children(command: subprocess.Popen[str]) -> list[int]:

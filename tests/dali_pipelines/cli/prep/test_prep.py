@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from jobs import SCRIPTS, Job
+from jobs import Job
 from solar_files import changed, frame, full_header, pointing_table, save, save_pointing
 
 from dali_pipelines.cli.prep import main as script
@@ -203,7 +203,15 @@ class TestEnds:
         for number in range(1, self.NUMBER):
             os.link(first, tmp_path / f"archive/{number:03d}.fits")
         command = Job(
-            [sys.executable, str(SCRIPTS / "prep.py"), "archive", "-o=out", "--num_processes=2"],
+            [
+                sys.executable,
+                "-m",
+                "dali_pipelines",
+                "prep",
+                "archive",
+                "-o=out",
+                "--num_processes=2",
+            ],
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             text=True,
