@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
@@ -41,7 +41,7 @@ def process_map(
     Raises
     ------
     Crash
-        If a child process was killed.
+        As soon as a child process was killed, whatever the others do.
     WorkerError
         If the workers of the executor cannot do the tasks.
     """
@@ -50,11 +50,7 @@ def process_map(
     elif num_processes == 1:
         yield from (function(*task) for task in tasks)
     else:
-        with closing(isolated_map(function, tasks, num_processes)) as results:
-            for result in results:
-                if isinstance(result, Crash):
-                    raise result
-                yield result
+        yield from _by_interpreters(_do_or_crash, function, tasks, num_processes)
 
 
 def isolated_map(
@@ -78,14 +74,7 @@ def isolated_map(
         for results in _by_workers(executor, isolated, calls):
             yield from results
         return
-    interpreters = [Interpreter() for _ in range(num_processes)]
-
-    def end() -> None:
-        for one in interpreters:
-            one.close()
-
-    workers = [partial(_do, partial(one, function)) for one in interpreters]
-    yield from _in_order(workers, tasks, AHEAD * num_processes, end)
+    yield from _by_interpreters(_do, function, tasks, num_processes)
 
 
 def thread_map(
@@ -118,6 +107,22 @@ def thread_map(
 def in_threads(function: Callable[[Any], Any], values: list[Any], num_threads: int) -> list[Any]:
     """Return the results of `thread_map`."""
     return list(thread_map(function, values, num_threads))
+
+
+def _by_interpreters(
+    worker: Callable[[Callable[..., Any], _Jobs, _Done], None],
+    function: Callable[..., Any],
+    tasks: Iterable[Task],
+    num_processes: int,
+) -> Generator[Any, None, None]:
+    interpreters = [Interpreter() for _ in range(num_processes)]
+
+    def end() -> None:
+        for one in interpreters:
+            one.close()
+
+    workers = [partial(worker, partial(one, function)) for one in interpreters]
+    yield from _in_order(workers, tasks, AHEAD * num_processes, end)
 
 
 def _several(values: Iterator[Any]) -> Iterator[list[Any]]:
@@ -175,7 +180,8 @@ class _Call:
 
 _Jobs = SimpleQueue[tuple[int, Task] | None]
 """Numbers and tasks; None for no more."""
-_Done = SimpleQueue[tuple[int, Future[Any]]]
+_Done = SimpleQueue[tuple[int | None, Future[Any]]]
+"""Numbers of tasks, and their results; None with a Crash that ends all."""
 
 
 def _in_order(
@@ -220,6 +226,8 @@ def _in_order(
 def _result(number: int, found: dict[int, Future[Any]], done: _Done) -> Any:
     while number not in found:
         other, future = done.get()
+        if other is None:
+            raise future.result()
         found[other] = future
     return found.pop(number).result()
 
@@ -228,6 +236,14 @@ def _do(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
     """Do tasks in this thread."""
     while (job := jobs.get()) is not None:
         done.put((job[0], _future(function, *job[1])))
+
+
+def _do_or_crash(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
+    """Do tasks in this thread; a Crash ends all, however long earlier tasks take."""
+    while (job := jobs.get()) is not None:
+        future = _future(function, *job[1])
+        crashed = future.exception() is None and isinstance(future.result(), Crash)
+        done.put((None if crashed else job[0], future))
 
 
 def _future(function: Callable[..., Any], *task: Any) -> Future[Any]:
