@@ -118,8 +118,10 @@ def write_help(app: Sphinx) -> None:
     folder = DOCS / "generated"
     folder.mkdir(exist_ok=True)
     for name in COMMANDS:
+        started = ["scripts/train.py"] if name == "train" else ["-m", "dali_pipelines", name]
         found = subprocess.run(
-            [sys.executable, "-m", "dali_pipelines", name, "--help"],
+            [sys.executable, *started, "--help"],
+            cwd=ROOT,
             env={**os.environ, "COLUMNS": "82"},
             capture_output=True,
             text=True,

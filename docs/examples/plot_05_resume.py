@@ -26,7 +26,7 @@ def make_loader(index, shards, batch_size):
         index,
         batch_size=batch_size,
         num_read_processes=shards,
-        devices="cpu" * shards,
+        devices=["cpu"] * shards,
     )
 
 
