@@ -95,7 +95,7 @@ class ForkSafePipeline(Pipeline):
 
     started_in: int | None = None
     """Process that started the reader processes."""
-    _pipe: Any
+    _pipe: Any = None  # until it is made
 
     def shut_down(self) -> None:
         """Free the graph; the pipeline cannot be used any more."""

@@ -177,6 +177,10 @@ class SharedMemory:
         except OSError as error:
             raise _limited(error, self._nbytes, "virtual memory", "-v") from None
 
+    def give_back(self) -> None:
+        """Give its pages back, even if other processes still map it; no one may use it any more."""
+        os.ftruncate(self.fd, 0)
+
     def _keep(self, fd: int) -> None:
         self.fd = fd
         weakref.finalize(self, os.close, fd)

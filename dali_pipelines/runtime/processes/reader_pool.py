@@ -113,9 +113,9 @@ class ReaderPool:
         most_slots = max(_MOST_SLOTS, 2 * self._num_slots)
         self._layout = Layout(self._source.specs, batch_size, num_readers, room, most_slots)
         shared = SharedMemory(self._layout.nbytes)
-        self._map = shared.map()
+        memory = self._map = shared.map()
         if self._cuda is not None:
-            self._pinned = PinnedSlab(np.frombuffer(self._map, np.uint8), self._cuda)
+            self._pinned = PinnedSlab(np.frombuffer(memory, np.uint8), self._cuda)
         own, theirs = socket.socketpair()
         self._channel = _Channel(own)
         try:
@@ -134,6 +134,8 @@ class ReaderPool:
         finally:
             theirs.close()
         self.readers = ReaderProcesses(processes, self._channel.close)
+        # Processes that were forked meanwhile, such as readers of other pipelines, have it mapped.
+        weakref.finalize(memory, _give_back, shared, os.getpid()).atexit = False
         self._poll = select.poll()
         self._poll.register(own, select.POLLIN)
         for end in self.readers.exits.values():
@@ -301,6 +303,11 @@ class ReaderPool:
 def _dropped(pool: weakref.ref[ReaderPool], batch: int, _: object) -> None:
     if (found := pool()) is not None:
         found._drop(batch)
+
+
+def _give_back(shared: SharedMemory, process: int) -> None:
+    if os.getpid() == process:  # not a forked copy of it, which drops only its own view
+        shared.give_back()
 
 
 class _Channel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.popen_fork
@@ -179,3 +180,38 @@ def test_a_slot_is_used_again_when_its_batch_is_dropped_and_on_a_gpu_has_come_ou
     assert pool.readers is not None
     pool.readers.close()
     assert len(places) == most
+
+
+def slabs(pid: int) -> int:
+    """Return the number of slabs with memory that a process has open."""
+    folder = Path(f"/proc/{pid}/fd")
+    found = [fd.stat() for fd in folder.iterdir() if "memfd:samples" in os.readlink(fd)]
+    return len({stat.st_ino for stat in found if stat.st_blocks})
+
+
+def test_memory_is_given_back_at_the_end_although_other_readers_were_forked_meanwhile(
+    npy_index: Index,
+) -> None:
+    first = make(npy_index, "fork", num_read_processes=1)
+    for _ in first:
+        pass
+    before = psutil.Process().children()
+    with make(npy_index, "fork", num_read_processes=1) as second:
+        list(second)
+        (reader,) = (child for child in psutil.Process().children() if child not in before)
+        assert slabs(reader.pid) == 2
+        first.close()
+        gc.collect()
+        assert slabs(reader.pid) == 1
+        assert sum(len(batch["row"]) for (batch,) in second) == len(npy_index)
+
+
+def test_a_forked_copy_does_not_take_the_memory_away(npy_index: Index) -> None:
+    with make(npy_index, "fork", num_read_processes=1) as loader:
+        expected = [batch["image"].clone() for (batch,) in loader]
+        if (pid := os.fork()) == 0:
+            loader.close()
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert len([batch for (batch,) in loader]) == len(expected)
