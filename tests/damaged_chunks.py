@@ -1,4 +1,4 @@
-"""Damaged chunks of Zarr, and what ChunkedReader makes of them; run as a process, as one may die.
+"""Damaged chunks of Zarr and HDF5 in ChunkedReader; run as a process, as one may die.
 
 ``python -m damaged_chunks FOLDER COUNT SEED`` prints, as JSON, how many were refused, read as they
 were written (the damage was elsewhere), or read as other values. Each is read twice, with other
@@ -12,16 +12,19 @@ import json
 import resource
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple, Self
 
+import h5py
+import hdf5plugin
 import numpy as np
 import zarr.codecs
 from numcodecs import LZ4, Blosc, GZip, Zlib, Zstd
 from zarr_stores import frames, write_array
 
-from readers import Index, ReadError, Window
+from readers import Index, ReadError, Row, Window
 from readers.chunks.reader import ChunkedReader
 
 _MEMORY = 1 << 30
@@ -44,6 +47,51 @@ STORES: dict[str, dict[str, Any]] = {
     "shard": {**_OF_V3, "compressors": zarr.codecs.BloscCodec(cname="lz4", clevel=3)},
     "shard of checksums": {**_OF_V3, "compressors": zarr.codecs.Crc32cCodec()},
 }
+SHUFFLED: dict[str, Any] = {"shuffle": True}
+OF_HDF5: dict[str, dict[str, Any]] = {
+    "hdf5 lz4": dict(hdf5plugin.LZ4()),
+    "hdf5 lz4, shuffled": SHUFFLED | dict(hdf5plugin.LZ4()),
+    "hdf5 lz4, small blocks, shuffled": SHUFFLED | dict(hdf5plugin.LZ4(nbytes=5000)),
+    "hdf5 zstd, shuffled": SHUFFLED | dict(hdf5plugin.Zstd()),
+    "hdf5 gzip, shuffled": SHUFFLED | {"compression": "gzip"},
+    "hdf5 bits, lz4": dict(hdf5plugin.Bitshuffle()),
+    "hdf5 bits, zstd": dict(hdf5plugin.Bitshuffle(cname="zstd")),
+}
+
+
+class Store(NamedTuple):
+    """An array, and where the bytes of its chunks are."""
+
+    kind: str
+    reader: ChunkedReader
+    rows: list[Row]
+    chunks: list[tuple[Path, int, int]]
+    """File, first byte, and end."""
+
+    @classmethod
+    def of(cls, kind: str, name: str, index: Index, chunks: list[tuple[Path, int, int]]) -> Self:
+        """Return it, and import what reading it needs."""
+        columns = index.columns(notes=["chunks"])
+        rows = [columns.row(plane) for plane in range(SHAPE[0])]
+        found = cls(kind, ChunkedReader((name,)), rows, chunks)
+        found.reader.read(rows[0], None)
+        return found
+
+
+def stores(folder: Path, array: Any) -> Iterator[Store]:
+    """Write an array in each way."""
+    for number, (kind, settings) in enumerate(STORES.items()):
+        path = write_array(folder / f"{number}", array, CHUNKS, **settings)
+        files = [one for one in path.rglob("*") if one.is_file() and one.name[-1].isdigit()]
+        whole = [(file, 0, file.stat().st_size) for file in files]
+        yield Store.of(kind, path.name, Index.from_zarr(path), whole)
+    for number, (kind, settings) in enumerate(OF_HDF5.items()):
+        path = folder / f"{number}.h5"
+        with h5py.File(path, "w") as file:
+            one = file.create_dataset("a", data=array, chunks=CHUNKS, **settings)
+            infos = [one.id.get_chunk_info(n) for n in range(one.id.get_num_chunks())]
+        chunks = [(path, info.byte_offset, info.byte_offset + info.size) for info in infos]
+        yield Store.of(kind, "a", Index.scan_arrays(path, dim="time"), chunks)
 
 
 def damaged(content: bytes, random: Random) -> bytes:
@@ -80,22 +128,18 @@ def main(folder: Path, count: int, seed: int) -> None:
     """Damage `count` chunks, and print what became of them."""
     faulthandler.enable()
     random, found = Random(seed), Counter[str]()
-    stores = []
     array = np.round(frames(SHAPE) % 91 * 0.37, 1).astype(np.float32)
-    for number, (kind, settings) in enumerate(STORES.items()):
-        path = write_array(folder / f"{number}", array, CHUNKS, **settings)
-        columns = Index.from_zarr(path).columns(notes=["chunks"])
-        rows = [columns.row(plane) for plane in range(SHAPE[0])]
-        files = [one for one in path.rglob("*") if one.is_file() and one.name[-1].isdigit()]
-        stores.append((kind, ChunkedReader((path.name,)), rows, files))
-        ChunkedReader((path.name,)).read(rows[0], None)  # imports what it needs
+    written = list(stores(folder, array))
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
     for number in range(count):
-        kind, reader, rows, files = random.choice(stores)
-        file = random.choice(files)
+        kind, reader, rows, chunks = random.choice(written)
+        file, start, stop = random.choice(chunks)
         sound = file.read_bytes()
-        file.write_bytes(damaged(sound, random))
+        chunk = damaged(sound[start:stop], random)
+        if file.suffix == ".h5":  # others follow it in the file
+            chunk = chunk.ljust(stop - start, b"\0")
+        file.write_bytes(sound[:start] + chunk + sound[stop:])
         plane = random.randrange(SHAPE[0])
         window = random.choice((None, Window(height=90, width=60, y=random.random(), x=0.4)))
         images = []

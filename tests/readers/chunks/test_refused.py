@@ -354,3 +354,17 @@ def test_a_block_outside_a_chunk_of_blosc(tmp_path: Path, start: int) -> None:
     (path / "0.0.0").write_bytes(content)
     with pytest.raises(ReadError, match="block"):
         reader.read(row, None)
+
+
+def test_blocks_that_cut_an_element(tmp_path: Path) -> None:
+    """c-blosc would leave a byte of each as it was in memory."""
+    array = frames((8, 96, 80))
+    codec = Blosc("lz4", 5, Blosc.BITSHUFFLE, blocksize=1 << 14)  # LZ4 takes 4 times as much
+    path = write_array(tmp_path / "a", array, array.shape, compressors=codec)
+    row = rows(Index.from_zarr(path))[0]
+    content = bytearray((path / "0.0.0").read_bytes())
+    assert content[8:12] == (1 << 16).to_bytes(4, "little")
+    content[8] += 1
+    (path / "0.0.0").write_bytes(content)
+    with pytest.raises(ReadError, match="damaged"):
+        ChunkedReader(("a",)).read(row, None)
