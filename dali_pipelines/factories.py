@@ -36,6 +36,7 @@ from dali_pipelines.values import check_choice, check_type, pair_of, warn_of_fra
 from dali_pipelines.variables import channels_of, stretches_of
 from readers.audio.reader import AudioReader, sound_facts
 from readers.channels import ChannelsReader
+from readers.chunks.array import NOTE
 from readers.chunks.reader import ChunkedReader
 from readers.contract import Reader, Short
 from readers.fits.headers import HduName
@@ -163,6 +164,11 @@ def _of_files(
 ) -> ReaderPipeline:
     """Make the pipeline of a Reader, for single files or for samples of several files."""
     check_index(index)
+    if NOTE in index and not isinstance(reader, ChunkedReader):
+        raise ValueError(
+            f"the Index describes arrays of Zarr or HDF5, in its column {NOTE!r}: use "
+            "chunked_pipeline, or --pipeline=chunked in commands"
+        )
     if not index.parts:
         return reader_pipeline(index, reader, decode, config)
     check_frames(frames := index.frames, index.parts)

@@ -106,7 +106,8 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     variables: tuple[str, ...] | None = option(
         None,
-        "chunked: variables that become the channels (default: all of the Index)",
+        "chunked: variables that become the channels, with spaces or commas (default: all of the "
+        "Index)",
         nargs="+",
         metavar="NAME",
     )
@@ -204,7 +205,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         """Return the keywords of `chunked_pipeline` alone that were given."""
         given: dict[str, Any] = {}
         if self.variables is not None:
-            given["variables"] = tuple(self.variables)
+            given["variables"] = tuple(",".join(self.variables).split(","))
         if self.preset is not None and self.pipeline == "chunked":
             given["stretch"] = self.preset
         return given

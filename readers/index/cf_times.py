@@ -59,7 +59,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     Returns
     -------
     ndarray, shape (n,), datetime64[ns], or None
-        None if the units, the calendar or a time cannot be represented.
+        None if the units, the calendar or a time cannot be represented, such as Julian dates.
     """
     unit, _, since = units.partition(" since ")
     unit = unit.strip().lower()
@@ -74,8 +74,11 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
         date = np.datetime64(f"{int(year):04}-{int(month):02}-{int(day):02}", "s")
     except ValueError:  # such as 30 February
         return None
-    if date < _GREGORIAN and calendar.lower() != "proleptic_gregorian":
-        return None
+    is_julian = date < _GREGORIAN and calendar.lower() != "proleptic_gregorian"
+    if is_julian:
+        if int(year) == 0:  # there is none
+            return None
+        date = _of_julian(int(year), int(month), int(day))
     seconds = 3600 * int(hour or 0) + 60 * int(minute or 0) + float(second or 0)
     ahead = 3600 * int(hours_ahead or 0) + 60 * int(minutes_ahead or 0)
     seconds += ahead if sign == "-" else -ahead
@@ -90,8 +93,17 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     if values.dtype.kind == "f":
         rests = np.modf(numbers.astype(np.float64) - np.floor(numbers))[0]
         counts = [n + round(rest * step) for n, rest in zip(counts, rests.tolist(), strict=True)]
-    if not all(-_MOST < count <= _MOST for count in counts):
+    least = 10**9 * int(_GREGORIAN.astype(np.int64)) if is_julian else 1 - _MOST
+    if not all(least <= count <= _MOST for count in counts):
         return None
     times = np.array(counts, np.int64).view("M8[ns]")
     times[missing] = np.datetime64("NaT")
     return times
+
+
+def _of_julian(year: int, month: int, day: int) -> Any:
+    """Return a date of the Julian calendar, in seconds of the proleptic Gregorian one."""
+    month += 12 * (month < 3)
+    year -= month > 12
+    days = day + (153 * month - 457) // 5 + 365 * year + year // 4 - 719_471
+    return np.datetime64(days, "D").astype("M8[s]")

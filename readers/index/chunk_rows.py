@@ -155,8 +155,8 @@ def chosen(
         beside = "" if dim is None else f" beside {dim!r}"
         raise ValueError(
             f"no array has two axes{beside}, {'it has ' + shown if shown else 'none is found'}: "
-            "name the axis of the rows by dim=, positions on others by isel=, and the arrays by "
-            "variables= if the store cannot be listed"
+            "name the axis of the rows by dim= (--dim), positions on others by isel= (--isel), and "
+            "the arrays by variables= if the store cannot be listed"
         )
     return fitting
 
@@ -180,18 +180,24 @@ def select_axes(
         raise ValueError(f"{has}, of which two have one name")
     for name, position in isel.items():
         if name in shape and not -shape[name] <= position < shape[name]:
-            raise ValueError(f"{has}: there is no position {position} on {name!r}")
+            raise ValueError(
+                f"{has}: there is no position {position} on {name!r}; isel counts positions from 0 "
+                f"to {shape[name] - 1}, whatever the coordinates are"
+            )
     is_constant = may_be_constant and len(shape.keys() - isel.keys()) == 2
     if dim is not None and dim not in shape and not is_constant:
-        raise ValueError(f"{has}, expected {dim!r} among them: name the axis of the rows by dim=")
+        raise ValueError(
+            f"{has}, expected {dim!r} among them: name the axis of the rows by dim= (--dim)"
+        )
     found = tuple(
         ROW if name == dim else isel[name] % shape[name] if name in isel else None for name in names
     )
     if found.count(None) != 2:
-        raise ValueError(
-            f"{has}; expected two beside {dim!r} for the rows and columns of images: choose a "
-            "position on others by isel={'NAME': POSITION}"
-        )
+        beside = "" if dim is None else f" beside {dim!r}"
+        others = [name for name in names if name != dim and name not in isel][:-2]
+        how = f": choose a position on {' and '.join(others)}" if others else ""
+        how += f", by isel={{{others[0]!r}: 0}} (--isel {others[0]}=0)" if others else ""
+        raise ValueError(f"{has}; expected two{beside} for the rows and columns of images{how}")
     if math.prod(array.shape) == 0:
         raise ValueError(f"{has}: it holds no values")
     return found
@@ -223,7 +229,7 @@ def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
     if dim is not None and not lengths:
         raise ValueError(
             f"none of the variables {', '.join(one.name for one in arrays)} has the axis {dim!r} "
-            "of the rows: add one, or name another axis by dim="
+            "of the rows: add one, or name another axis by dim= (--dim)"
         )
     sizes = {one.name: one.image_size for one in arrays}
     for found in (lengths, sizes):
@@ -235,6 +241,23 @@ def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
                 "of each"
             )
     return next(iter(lengths.values()), 1)
+
+
+def check_orientation(arrays: Mapping[str, Variable], chunked: Sequence[ChunkedArray]) -> None:
+    """Raise ValueError if the rows of one variable are the columns of another, by their names."""
+    seen: dict[tuple[str, ...], str] = {}
+    for variable, one in zip(arrays.values(), chunked, strict=True):
+        names = variable.dimensions
+        if names is None:
+            continue
+        y, x = (names[axis] for axis in one.image_axes)
+        if (x, y) in seen:
+            raise ValueError(
+                f"{one.name!r} has the axes {y}, {x}, and {seen[x, y]!r} has {x}, {y}: the "
+                "variables of an image must have the same order: make an Index of each, or write "
+                "one again, by xarray's transpose"
+            )
+        seen[y, x] = one.name
 
 
 def with_rows(arrays: Mapping[str, V], dim: str | None) -> V:
@@ -308,7 +331,8 @@ def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) ->
         if times is not None:
             return pa.array(times, mask=missing)
         logger.warning(
-            "%r stays a column of numbers: its units %r, calendar %r, are not decoded",
+            "%r stays a column of numbers: its units %r, calendar %r, are not decoded; for `group` "
+            "and splits by time, replace it by times, see `with_column`",
             *(name, units, attributes.get("calendar", "standard")),
         )
     if values.dtype == np.float16:

@@ -14,6 +14,7 @@ from readers.index.chunk_rows import (
     as_column,
     check_axes,
     check_lengths,
+    check_orientation,
     chosen,
     columns_of,
     select_axes,
@@ -123,9 +124,10 @@ def _table_of(
             raise
         shown = ", ".join(f"{name} to {path}" for name, path in links.items())
         raise ValueError(f"{error}; links to other files are not followed: {shown}") from error
+    check_axes(found, isel)
     how = {"may_be_constant": variables is not None}
     arrays = [one.chunked(name, select_axes(one, dim, isel, **how)) for name, one in found.items()]
-    check_axes(found, isel)
+    check_orientation(found, arrays)
     num_rows = check_lengths(arrays, dim)
     table: dict[str, Any] = {}
     if dim is not None:

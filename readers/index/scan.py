@@ -30,6 +30,9 @@ _LISTED = 10
 _MOST_KINDS = 5
 """Maximum number of suffixes that the message counts separately."""
 
+_ARRAYS_BY = "use Index.{}, dali-pipelines index --variables all, or --pipeline=chunked"
+"""How arrays are read, by the name of a method."""
+
 SUFFIXES = {
     "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
     "jpeg": (
@@ -96,7 +99,7 @@ def find_files(
         search.skipped.close()
         if path is None:
             zarr = any(os.path.isfile(os.path.join(text, name)) for name in _ZARR)
-            how = "use Index.from_zarr, or dali-pipelines index --variables all"
+            how = _ARRAYS_BY.format("from_zarr")
             told = f"; it is Zarr: {how}" if zarr else ""
             raise FileNotFoundError(f"{text}: {search.nothing_found()}{told}")
         search.log(text)
@@ -278,7 +281,7 @@ class _Search:
             how = "use Index.from_lmdb, or dali-pipelines index --container lmdb"
             return f"{wanted}; it holds an LMDB: {how}"
         if arrays := [suffix for suffix in _ARRAYS if suffix in self.others]:
-            how = "use Index.scan_arrays, or dali-pipelines index --variables all"
+            how = _ARRAYS_BY.format("scan_arrays")
             return f"{wanted}; some end in {arrays[0]}: {how}"
         if ".tar" in self.others:
             return f"{wanted}; it holds tars: use Index.from_tar, or scan it alone"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
+from readers.chunks.array import NOTE, unpacked
 from readers.messages import printable
 
 if TYPE_CHECKING:
@@ -70,9 +71,31 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return the values of the first and last rows, with a row of dots between them."""
     if table.num_rows <= 2 * _ROWS:
-        return rows_of(table)
+        return _readable(table)
     dots = (_GAP,) * table.num_columns
-    return [*rows_of(table[:_ROWS]), dots, *rows_of(table[-_ROWS:])]
+    return [*_readable(table[:_ROWS]), dots, *_readable(table[-_ROWS:])]
+
+
+def _readable(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows, with the names of arrays in place of their descriptions."""
+    rows = rows_of(table)
+    notes = [name == NOTE or name.startswith(f"{NOTE}_") for name in table.column_names]
+    if not any(notes):
+        return rows
+    return [
+        tuple(
+            _names(value) if is_note else value for value, is_note in zip(row, notes, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def _names(note: Any) -> Any:
+    """Return the names of the arrays that bytes describe; anything else as it is."""
+    try:
+        return ", ".join(unpacked(note)) if isinstance(note, bytes) else note
+    except ValueError:
+        return note
 
 
 def _cell(value: Any) -> str:

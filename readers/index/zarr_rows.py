@@ -19,6 +19,7 @@ from readers.index.chunk_rows import (
     check_arguments,
     check_axes,
     check_lengths,
+    check_orientation,
     chosen,
     columns_of,
     select_axes,
@@ -75,17 +76,18 @@ def _table_of(
         arrays = chosen(store, variables, dim, isel)
         for name, array in arrays.items():
             check_dtype(array.shown, np.dtype(array.chunked(name, ()).dtype))
+        check_axes(arrays, isel)
         how = {"may_be_constant": variables is not None}
         chunked = [
             array.chunked(name, select_axes(array, dim, isel, **how))
             for name, array in arrays.items()
         ]
-        check_axes(arrays, isel)
         if store.is_consolidated:
             _check_consolidated(store, chunked)
         if not is_url(root):
             for one in chunked:
                 _count_missing(root, one)
+        check_orientation(arrays, chunked)
         num_rows = check_lengths(chunked, dim)
         table: dict[str, Any] = {
             "path": pa.repeat(pa.scalar(root, pa.large_string()), num_rows),

@@ -163,11 +163,14 @@ def _finish_durations(config: IndexConfig, index: Index, kind: str) -> None:
 
 def _index_arrays(config: IndexConfig) -> None:
     from dali_pipelines.cli.index.arrays import scan_arrays
+    from readers.chunks.array import NOTE, unpacked
 
     table, found, rejected = scan_arrays(config)
     _report_rejected(rejected, config, everything=not table.num_rows)
     check_unread(table, *splitting.files(config), config.rejected)
     _check_columns(config, table.column_names)
+    if table.num_rows:
+        print(f"Variables: {', '.join(unpacked(table[NOTE][0].as_py()))}.")
     _finish(config, None, table, found, rejected)
 
 

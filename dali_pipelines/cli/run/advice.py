@@ -113,7 +113,9 @@ def _store(stages: Stages) -> Advice:
         samples = stages.batch_size * stages.num_shards
         change["prefetch"] = math.ceil(wanted * stages.num_read_processes / samples)
     flags = " ".join(f"--{name}={value}" for name, value in change.items())
-    less = "a --cache, a smaller --crop, or an Index made with --fits_tiles or --mcu_rows"
+    less = (
+        "a --cache, a smaller --crop, or for FITS and JPEG an Index with --fits_tiles or --mcu_rows"
+    )
     remedy = f"Try {flags}, to read more samples at a time, or" if flags else "Try"
     return Advice(
         "storage",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.pipeline_flags import augmentation_of, factory_of
 from dali_pipelines.cli.show.pictures import (
+    BLANK,
     Overlay,
     Sketch,
     left_out_picture,
@@ -21,6 +22,7 @@ from dali_pipelines.cli.show.sounds import pictured
 from dali_pipelines.cli.single_rows import Rejections, single_rows
 from dali_pipelines.factories import clip_of
 from dali_pipelines.loading.settings import window_settings
+from dali_pipelines.variables import channels_of
 from readers.header_scan import file_facts
 from readers.index.schema import check_column
 from readers.places.opener import Places
@@ -69,6 +71,7 @@ def _pictures(
     parts = index.frames.parts if index.parts else ()
     columns = index.columns(parts=parts).with_places(Places(config.storage))
     rejections = Rejections()
+    names = variable_names(index, settings) if config.pipeline == "chunked" else [("",)]
     with single_rows(factory_of(config.pipeline), index, **settings) as loader:
         for number, (batch,) in enumerate(loader):
             row = columns.row(number)
@@ -77,6 +80,7 @@ def _pictures(
             if config.pipeline == "video":  # each frame is a picture
                 files *= clip_of(index, config.frames, config.stride).frames
             for place, file in enumerate(files):
+                variables = names[place % len(names)]
                 if file is None:
                     yield missing_picture(parts[place])
                 elif refusal is not None:
@@ -102,8 +106,28 @@ def _pictures(
                         lines.insert(0, f"{float(batch['time'][0, place]):.3f} s")
                     if not has_header and file.plane is not None:
                         lines.insert(0, f"position {file.plane}")
-                    yield sketched(file, image, config.size, targets, lines, has_header=has_header)
+                    channels = image[:, None] if len(variables) > 1 else (image,)
+                    for variable, channel in zip(variables, channels, strict=True):
+                        yield sketched(
+                            file,
+                            channel,
+                            config.size,
+                            targets,
+                            [variable, *lines],
+                            has_header=has_header,
+                            variable=variable,
+                        )
+                if file is None or refusal is not None:  # a cell for each variable
+                    yield from [BLANK] * (len(variables) - 1)
             del batch  # DALI can reuse its memory for the next one
+
+
+def variable_names(index: Index, settings: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the names of the channels of chunked arrays, for each part of one time."""
+    named = channels_of(index, settings.get("variables"), settings.get("targets")).named
+    count = len(named) // len(index.frames.channels or ("",))
+    names = [array.name for _, array in named]
+    return [tuple(names[at : at + count]) for at in range(0, len(names), count)]
 
 
 def _at_hdu(file: Row, hdu: HduName | None) -> Row:

@@ -17,9 +17,10 @@ Magnetograms are linear, with equal limits on both sides of 0. The range under a
 all its pixels. Pixels without a value are grey. Masks are laid over the images in colours, and
 boxes are outlined, with the names of their classes. For a file that cannot be read, the reason
 takes the place of the image. A sample of several files has a picture for each, in the order of the
-channels; a sequence or a clip is a row of its frames. With --window row, FITS images show the sky
-position of their middle. Recordings are drawn as waveforms, or with --features as bands over time,
-low ones at the bottom, one channel below the other.
+channels; a sequence or a clip is a row of its frames. Arrays have a picture for each variable, in
+colours of its own range, and their first row at the bottom, too. With --window row, FITS images
+show the sky position of their middle. Recordings are drawn as waveforms, or with --features as
+bands over time, low ones at the bottom, one channel below the other.
 
 Flags of `run` mean the same here, except --size: here it is the width and height of a picture on
 the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     unread = [picture for picture in pictures if picture.pixels is None]
     remarks = [picture.remark for picture in unread]
     left_out, missing = remarks.count(LEFT_OUT), remarks.count(MISSING)
-    rejected = [picture for picture in unread if picture.remark not in (LEFT_OUT, MISSING)]
+    rejected = [picture for picture in unread if picture.remark not in (LEFT_OUT, MISSING, "")]
     counts = f"{shown} {config.noun}, {len(rejected)} rejected"
     counts += f", {left_out} left out with them" * (left_out > 0)
     counts += f", {missing} missing" * (missing > 0)
@@ -117,12 +118,18 @@ def _spread(index: Index, count: int) -> Index:
 
 
 def _pictures_of_row(index: Index, config: ShowConfig) -> int:
-    """Return how many pictures a sample of several files or frames has; 0 for one image."""
+    """Return how many pictures a sample of files, frames or variables has; 0 for one image."""
     if config.pipeline == "video":
         from dali_pipelines.factories import clip_of
 
         return clip_of(index, config.frames, config.stride).frames
-    return len(index.frames.parts) if index.parts else 0
+    parts = len(index.frames.parts) if index.parts else 0
+    if config.pipeline == "chunked":
+        from dali_pipelines.cli.show.delivered import variable_names
+
+        variables = len(variable_names(index, config.pipeline_settings() | config.of_arrays())[0])
+        return max(parts, 1) * variables if variables > 1 else parts
+    return parts
 
 
 def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:

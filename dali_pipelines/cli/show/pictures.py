@@ -33,6 +33,9 @@ MISSING = "missing: the sample has no such file"
 LEFT_OUT = "left out: another file of the sample is rejected"
 """Remark in the cell of a file that is not at fault."""
 
+BLANK = Picture(("",), None)
+"""Empty cell beside one with a remark."""
+
 Display = Literal["asinh", "linear", "log", "sqrt", "zscale"]
 """Mappings of values to colours, named as in astropy.visualization: a stretch between the 1st and
 the 99.9th percentile, or a linear one over the interval of zscale."""
@@ -60,6 +63,8 @@ class Sketch(NamedTuple):
     outlines: Sequence[Outline] = ()
     colours: str = "gray"
     """Matplotlib's name of the colours of one channel, unless it is one of AIA."""
+    variable: str = ""
+    """Name of the variable, if it is one of several."""
 
 
 class Overlay(NamedTuple):
@@ -99,13 +104,14 @@ def sketched(
     lines: Sequence[str] = (),
     *,
     has_header: bool = True,
+    variable: str = "",
 ) -> Sketch:
     """Make the Sketch of an image of a file, shape (channels, height, width).
 
     It has one channel, first row at the bottom if the file is FITS; or it is RGB, first row on top.
     If it is larger than `size` pixels, it shrinks to that size. It shares no memory with the image.
     The caption ends with `lines`. `has_header` is whether the file may have a header that describes
-    the subject.
+    the subject, `variable` the name of a variable.
     """
     from readers.header_scan import file_facts
 
@@ -122,7 +128,7 @@ def sketched(
     upwards = len(image) != 3  # as in `coloured`
     mask = None if targets.mask is None else _reduced_mask(targets.mask, small.shape[1:], upwards)
     outlines = _outlines(targets, image.shape[1:], small.shape[1:], upwards)
-    return Sketch(tuple(filter(None, caption)), facts, small, mask, outlines)
+    return Sketch(tuple(filter(None, caption)), facts, small, mask, outlines, variable=variable)
 
 
 def drawn(
@@ -130,8 +136,8 @@ def drawn(
 ) -> list[Picture]:
     """Return the pictures of cells, with colours for all sketches.
 
-    With `same_range` the images of one channel of AIA, of one quantity of HMI, and all others share
-    a range of values. `coloured` describes `display`.
+    With `same_range` the images of one channel of AIA, of one quantity of HMI, of one variable, and
+    all others share a range of values. `coloured` describes `display`.
     """
     cells = list(cells)
     groups: dict[object, list[Sketch]] = {}
@@ -157,7 +163,7 @@ def drawn(
 def _kind(sketch: Sketch) -> object:
     """Return a key that is equal for images with comparable values."""
     content = sketch.facts["CONTENT"] if _is_hmi(sketch.facts) else None
-    return _aia_channel(sketch.facts), content, len(sketch.image)
+    return _aia_channel(sketch.facts), content, sketch.variable, len(sketch.image)
 
 
 def _reduced_mask(mask: torch.Tensor, shape: Sequence[int], upwards: bool) -> NDArray[Any]:

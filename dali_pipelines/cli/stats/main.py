@@ -13,8 +13,8 @@ standard deviation and percentiles; pixels without a value are left out. With --
 for each value of a column of the Index.
 
 The file of -o has mean and std for `run --config`, and a stretch in a comment; for frames of AIA
-and HMI only a stretch. --config also accepts a file for `run`; settings without effect here are
-ignored.
+and HMI only a stretch; for arrays also their variables, in this order. --config also accepts a file
+for `run`; settings without effect here are ignored.
 
 The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if interrupted.
 """
@@ -22,6 +22,7 @@ The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if int
 # Reader processes import this file again: heavy modules are imported in the functions.
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.shared_flags import FileFlags
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.settings import PipelineSettings
+from dali_pipelines.variables import channels_of
 from readers.messages import printable
 
 if TYPE_CHECKING:
@@ -106,6 +108,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.calibration is not None:
         settings["calibration"] = config.calibration
     settings |= config.images() | config.of_arrays() | config.of_audio()
+    channels = None
+    if config.pipeline == "chunked":
+        with refusing(ValueError):
+            channels = channels_of(index, settings.get("variables"), settings.get("targets"))
+    named = () if channels is None else channels.named
+    labels = [" ".join(filter(None, (part, one.name))) for part, one in named]
     found: dict[str, PixelStatistics] = {}
     failed = 0
     for name, rows in _groups(index, config.by):
@@ -123,9 +131,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             failed += 1
             print(one_line(f"{name}: {error}" if name else error), file=sys.stderr)
         else:
-            print(_table(name, found[name], len(rows), config.pipeline), flush=True)
+            print(_table(name, found[name], len(rows), config.pipeline, labels), flush=True)
     if config.output is not None and found:
-        write_file(config.output, _toml(found, config))
+        variables = None if channels is None else channels.names
+        write_file(config.output, _toml(found, config, labels, variables))
         print(f"Written to {config.output}", file=sys.stderr)
     return 1 if failed else 0
 
@@ -161,8 +170,10 @@ def _groups(index: Index, by: str | None) -> Iterator[tuple[str, Index]]:
         print(f"{count(left, 'row')} without a value in {by} are left out", file=sys.stderr)
 
 
-def _table(name: str, found: PixelStatistics, rows: int, pipeline: str) -> str:
-    """Return the statistics as text, a line for each channel."""
+def _table(
+    name: str, found: PixelStatistics, rows: int, pipeline: str, labels: Sequence[str]
+) -> str:
+    """Return the statistics as text, a line for each channel, which may have a label."""
     percentiles = sorted(found.percentiles)
     heads = ("channel", "mean", "std", "min", *(f"{one:g} %" for one in percentiles), "max", "NaN")
     lines = [heads]
@@ -170,7 +181,8 @@ def _table(name: str, found: PixelStatistics, rows: int, pipeline: str) -> str:
         values = [found.percentiles[one][number] for one in percentiles]
         numbers = (found.mean[number], found.std[number], found.minimum[number], *values)
         shown = [f"{one:.4g}" for one in (*numbers, found.maximum[number])]
-        lines.append((str(number), *shown, f"{100 * (1 - found.valid[number]):.3g} %"))
+        label = labels[number] if labels else str(number)
+        lines.append((label, *shown, f"{100 * (1 - found.valid[number]):.3g} %"))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
@@ -182,8 +194,16 @@ def _table(name: str, found: PixelStatistics, rows: int, pipeline: str) -> str:
     return "\n".join((f"{title}{found.images} of {rows} {what}{bad}", *text))
 
 
-def _toml(found: Mapping[str, PixelStatistics], config: StatsConfig) -> str:
-    """Return settings for ``--config``, in comments where they are alternatives."""
+def _toml(
+    found: Mapping[str, PixelStatistics],
+    config: StatsConfig,
+    labels: Sequence[str],
+    variables: Sequence[str] | None,
+) -> str:
+    """Return settings for ``--config``, in comments where they are alternatives.
+
+    `variables` keep the order of the numbers.
+    """
     of_aia = config.pipeline == "aia"
     of_audio = config.pipeline == "audio"
     lines = ["# Measured by dali-pipelines stats, in units of the decoded images."]
@@ -194,6 +214,10 @@ def _toml(found: Mapping[str, PixelStatistics], config: StatsConfig) -> str:
         mark = "" if config.by is None and is_usable and not of_aia else "# "
         counted = count(statistics.images, "recording" if of_audio else "image")
         lines += ["", f"# {name or 'all rows'}: {counted}"]
+        if variables is not None:
+            lines.append(f"{mark}variables = {json.dumps(list(variables))}")
+        elif labels:
+            lines.append(f"# channels: {', '.join(labels)}")
         if not of_aia:
             lines.append(f"{mark}mean = {_list(statistics.mean)}")
             lines.append(f"{mark}std = {_list(statistics.std)}")
@@ -222,4 +246,4 @@ def _toml(found: Mapping[str, PixelStatistics], config: StatsConfig) -> str:
 
 
 def _list(values: Sequence[float]) -> str:
-    return f"[{', '.join(f'{value:.6g}' for value in values)}]"
+    return f"[{', '.join(f'{value:.9g}' for value in values)}]"

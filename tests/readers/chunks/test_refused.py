@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 import zarr.codecs
 from numcodecs import LZ4, Blosc, GZip, Zlib, Zstd
@@ -129,6 +130,8 @@ def group(tmp_path: Path) -> Path:
         ("z", (4, 3, 9, 8), ("time", "level", "lat", "lon")),
         ("small", (4, 5, 8), ("time", "south", "lon")),
         ("short", (3, 9, 8), ("time", "lat", "lon")),
+        ("turned", (8, 4, 9), ("lon", "time", "lat")),
+        ("mask", (8, 9), ("lon", "lat")),
         ("time", (4,), ("time",)),
         ("level", (3,), ("level",)),
     ):
@@ -138,7 +141,11 @@ def group(tmp_path: Path) -> Path:
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"variables": ["t2n"]}, ValueError, "no variable 't2n'.*it has level, short, small, t2m"),
+    (
+        {"variables": ["t2n"]},
+        ValueError,
+        "no variable 't2n'.*it has level, mask, short, small",
+    ),
     ({"variables": "t2m"}, ValueError, "variables must be names"),
     ({"variables": []}, ValueError, "variables must be names"),
     ({"variables": ["t2m", "t2m"]}, ValueError, "each once"),
@@ -150,6 +157,10 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"variables": ["z"], "isel": {"level": 0.5}}, ValueError, "isel must map"),
     ({"variables": ["z"], "isel": {"time": 0, "level": 0}}, ValueError, "isel must map"),
     ({"variables": ["z"], "isel": {"levl": 0, "level": 0}}, ValueError, "no axis 'levl'"),
+    ({"variables": ["z"], "isel": {"levl": 0}}, ValueError, "no axis 'levl'"),
+    ({"variables": ["z"], "isel": {"level": 500}}, ValueError, "positions from 0 to 2"),
+    ({"variables": ["t2m", "turned"]}, ValueError, "'turned' has the axes lon, lat.*transpose"),
+    ({"variables": ["t2m", "mask"]}, ValueError, "'mask' has the axes lon, lat.*transpose"),
     ({"variables": ["t2m", "short"]}, ValueError, "one length of 'time'.*'t2m' 4.*'short' 3"),
     ({"variables": ["t2m", "small"]}, ValueError, "one height and width"),
     ({"variables": ["time"]}, ValueError, "expected two"),
@@ -368,3 +379,14 @@ def test_blocks_that_cut_an_element(tmp_path: Path) -> None:
     (path / "0.0.0").write_bytes(content)
     with pytest.raises(ReadError, match="damaged"):
         ChunkedReader(("a",)).read(row, None)
+
+
+def test_variables_in_another_order_in_hdf5(tmp_path: Path) -> None:
+    """Of square images it would not be seen that one is turned."""
+    dims = ("time", "y", "x")
+    data = {"a": (dims, frames((3, 8, 8))), "b": (("time", "x", "y"), frames((3, 8, 8)))}
+    path = tmp_path / "a.nc"
+    xr.Dataset(data).to_netcdf(path, engine="h5netcdf")
+    with pytest.raises(ValueError, match="'b' has the axes x, y, and 'a' has y, x"):
+        Index.scan_arrays(path, dim="time")
+    assert len(Index.scan_arrays(path, variables=["b"], dim="time")) == 3

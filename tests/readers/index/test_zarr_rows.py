@@ -173,6 +173,7 @@ def test_times_equal_those_of_xarray(
         ("days since 1850-01-01", "360_day"),
         ("months since 1850-01-01", "standard"),
         ("days since 0001-01-01", "standard"),
+        ("days since 0000-01-01", "standard"),
         ("days since 0001-01-01", "proleptic_gregorian"),  # beyond 64 bits of nanoseconds
         ("days since yesterday", "standard"),
         ("days since 2001-02-30", "standard"),
@@ -181,6 +182,20 @@ def test_times_equal_those_of_xarray(
 )
 def test_times_that_stay_numbers(units: str, calendar: str) -> None:
     assert decoded_times(np.array([1, 2]), units, calendar) is None
+
+
+@pytest.mark.parametrize("date", ["0001-01-01 06:00", "1500-03-01", "1582-10-04"])
+@pytest.mark.parametrize("calendar", ["standard", "gregorian", "proleptic_gregorian"])
+def test_dates_that_precede_the_gregorian_calendar(date: str, calendar: str) -> None:
+    """They are Julian, unless the calendar says otherwise; the times themselves are not."""
+    numbers = np.array([731_000.25, 737_425, 740_000.5])
+    attributes = {"units": f"days since {date}", "calendar": calendar}
+    if date.startswith("15"):
+        numbers -= 547_000
+    found = decoded_times(numbers, attributes["units"], calendar)
+    coded = xr.Dataset({"t": ("t", numbers, attributes)})
+    assert found is not None
+    np.testing.assert_array_equal(found, xr.decode_cf(coded)["t"].values.astype("M8[ns]"))
 
 
 def test_no_time_is_not_a_time() -> None:

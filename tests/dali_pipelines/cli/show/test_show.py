@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+import xarray as xr
 from astropy.io import fits
 from astropy.table import Table
 from astropy.visualization import (
@@ -557,3 +558,43 @@ class TestTexts:
         assert len(rows) > 0
         assert sheet.GAP < columns.min() < columns.max() < sheet.GAP + 128
         assert rows.max() < found.shape[0] - sheet.GAP - sheet.LINE  # above the caption
+
+
+@pytest.mark.parametrize("offsets", [None, ("0", "+1h")])
+def test_each_variable_of_arrays_has_a_picture(
+    show: Show, captions: Captions, cell: Cell, tmp_path: Path, offsets: tuple[str, ...] | None
+) -> None:
+    """In colours of its own: pressures would make temperatures black."""
+    ramp = np.tile(np.linspace(0, 1, 64, dtype=np.float32), (4, 64, 1))
+    dims = ("time", "lat", "lon")
+    times = np.datetime64("2020-01-01", "ns") + np.arange(4) * np.timedelta64(1, "h")
+    variables = {"t2m": (dims, 250 + 30 * ramp), "msl": (dims, 101000 - 500 * ramp)}
+    xr.Dataset(variables, {"time": times}).to_zarr(tmp_path / "a.zarr", consolidated=False)
+    index = Index.from_zarr(tmp_path / "a.zarr", variables=["t2m", "msl"])
+    if offsets:
+        index = index.group(offsets=offsets, time="time", tolerance="1min")
+    index.save(tmp_path / "a.parquet")
+    image, err = show(tmp_path / "a.parquet", "--pipeline=chunked", "--count=2")
+    count = 8 if offsets else 4
+    assert f"{count} images, 0 rejected" in err
+    names = [name for lines, _ in captions for name in ("t2m", "msl") if name in lines]
+    assert names == ["t2m", "msl"] * (count // 2)
+    lines = 6 if offsets else 5
+    columns = 4 if offsets else 2
+    t2m, msl = (cell(image, place, columns, lines)[32, ::9, 0].astype(int) for place in (0, 1))
+    assert (np.diff(t2m) > 0).all()
+    assert (np.diff(msl) < 0).all()
+
+
+def test_variables_of_arrays_that_cannot_be_read(
+    show: Show, captions: Captions, tmp_path: Path
+) -> None:
+    dims = ("time", "lat", "lon")
+    data = {name: (dims, np.ones((2, 8, 8))) for name in ("a", "b", "c")}
+    encoding = {name: {"chunks": (1, 8, 8)} for name in data}
+    path = tmp_path / "a.zarr"
+    xr.Dataset(data).to_zarr(path, zarr_format=2, consolidated=False, encoding=encoding)
+    (path / "b" / "1.0.0").write_bytes(b"damaged")
+    _, err = show(path, "--pipeline=chunked", "--count=2")
+    assert "3 images, 1 rejected" in err
+    assert [bool(remark) for _, remark in captions] == [False] * 3 + [True, False, False]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import solar_files
+import xarray as xr
 from astropy.io import fits
 from audio_files import sound, write
 
@@ -173,3 +174,28 @@ def test_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats", str(folder), "--features=log_mel", *flags]) == 0
     run = ["run", f"--data={folder}", f"--config={file}", "--pipeline=audio", "--features=log_mel"]
     assert main([*run, "--batch_size=1", "--num_read_processes=1"]) == 0
+
+
+def test_the_numbers_of_variables_keep_their_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default variables are sorted by name, and so would be those of a later run."""
+    dims = ("time", "lat", "lon")
+    random = np.random.default_rng(0)
+    data = {"t2m": random.normal(280, 5, (4, 16, 16)), "msl": random.normal(1e5, 50, (4, 16, 16))}
+    dataset = xr.Dataset({name: (dims, values) for name, values in data.items()})
+    dataset.to_zarr(tmp_path / "a.zarr", consolidated=False)
+    file = tmp_path / "stats.toml"
+    arguments = [str(tmp_path / "a.zarr"), "--pipeline=chunked", "--variables=t2m,msl"]
+    assert main(["stats", *arguments, "-o", str(file)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows[-2:]] == ["t2m", "msl"]
+    config = parse(
+        RunConfig,
+        [f"--data={tmp_path}/a.zarr", "--pipeline=chunked", f"--config={file}"],
+        None,
+        "run",
+    )
+    assert config.of_arrays() == {"variables": ("t2m", "msl")}
+    expected = [data[name].mean() for name in ("t2m", "msl")]
+    assert config.pipeline_config.mean == pytest.approx(expected, rel=1e-6)
