@@ -400,7 +400,7 @@ class HdusReader:
                 for places in file.each(wanted):
                     here = [several[place] for place in places]
                     at.turn_to(here[0])
-                    with _saying_why(here[0], row, wanted[places[0]]):
+                    with saying_why(here[0].hdu, row, wanted[places[0]]):
                         found = find_image(file, self.largest_tile)
                     at.where.hdu = found.number
                     names[_file_of(here[0].row), found.number] = found.names
@@ -467,8 +467,9 @@ def hdu_beside(
         if names.count((other, version)) > 1:
             raise ValueError(
                 f"several HDUs are {other or 'without EXTNAME'} with EXTVER {version}, so the "
-                f"{wanted!r} of HDU {number} is ambiguous: pass Hdu(relative=N), in commands +N, "
-                "for the Nth HDU after that of the row"
+                f"{wanted!r} of HDU {number} is ambiguous: pass Hdu(relative=N) in hdus, in "
+                f"commands +N, for the Nth HDU after that of the row, or ({wanted!r}, N) for "
+                "EXTVER N in all rows"
             )
     return name, own[1]
 
@@ -481,16 +482,16 @@ def _of_row(one: _Wanted, row: Row, names: Sequence[Names], *, is_own: bool) -> 
 
 
 @contextmanager
-def _saying_why(one: _Wanted, row: Row, wanted: HduName | None) -> Iterator[None]:
+def saying_why(hdu: HduName | None, row: Row | None, wanted: HduName | None) -> Iterator[None]:
     """Explain in the error of a missing HDU that its EXTVER is that of the row's HDU."""
     try:
         yield
     except NoSuchHduError as error:
-        if not (one.is_named and isinstance(wanted, tuple)):
+        if row is None or not (isinstance(hdu, str) and isinstance(wanted, tuple)):
             raise
         raise ValueError(
             f"{error}; {wanted[1]} is the EXTVER of HDU {row.hdu}, that of the row: leave the row "
-            f"out, or pass ({one.hdu!r}, N) for EXTVER N in all rows"
+            f"out, or pass ({hdu!r}, N) for EXTVER N in all rows"
         ) from None
 
 

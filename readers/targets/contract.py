@@ -23,8 +23,8 @@ class Target(Protocol):
     names. For these `read` gets an unopened `readers.places.contract.Place` in place of the text,
     or None for null.
 
-    A target that reads the file of the row has an attribute ``needs_row``, which is True. Then
-    `values` also contains the `readers.Row`, with the columns that its Reader needs, as ``row``.
+    A target that needs the row has an attribute ``needs_row``, which is True. Then `values` also
+    contains the `readers.Row`, with the columns that its Reader needs, as ``row``.
 
     A target with arrays as large as the sample has an attribute ``outside``, their value outside
     the image. With the setting `ragged` the arrays become lists, or their last two axes are padded

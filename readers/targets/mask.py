@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
     from readers.fits.headers import HduName
 
+logger = logging.getLogger(__name__)
+
+_SEARCHED = 10_000
+"""Number of rows in which a mask that several HDUs share is looked for."""
 _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 
 
@@ -47,7 +53,9 @@ class Mask(Target):
         NumPy name of the output's type. A mask with values outside the range of the type is
         rejected.
     hdu : int, str or (str, int), optional
-        HDU of FITS files, as in `fits_pipeline`; by default the first with an image.
+        HDU of FITS files, as in `fits_pipeline`; by default the first with an image. If the row
+        has an HDU (column ``hdu``), an EXTNAME means the HDU with that name and the EXTVER of the
+        row's HDU, as for `Hdu`.
     outside : number
         Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show and
         ``ragged="pad"`` adds.
@@ -128,8 +136,8 @@ class Mask(Target):
 
     @property
     def needs_row(self) -> bool:
-        """Whether it reads a variable of the row."""
-        return self.variable is not None
+        """Whether it reads a variable of the row, or needs its HDU."""
+        return self.variable is not None or isinstance(self.hdu, str)
 
     def fitted(self, table: pa.Table) -> Self:
         """Return this Mask; TypeError if the column is not text, ValueError without the part."""
@@ -142,7 +150,26 @@ class Mask(Target):
                 f"column {self.column!r} must hold paths of masks, got {table[self.column].type}: "
                 "convert it to text, e.g. with column.cast(pyarrow.string())"
             )
+        if self.hdu is None or isinstance(self.hdu, int):
+            self._check_shared(table)
         return self
+
+    def _check_shared(self, table: pa.Table) -> None:
+        """Warn if the first rows take one mask for several HDUs of a file."""
+        if "hdu" not in table.column_names:
+            return
+        rows = table.select(["path", "hdu", str(self.column)]).slice(0, _SEARCHED)
+        hdus: dict[tuple[Any, Any], Any] = {}
+        for path, hdu, mask in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            other = hdus.setdefault((path, mask), hdu)
+            if mask is not None and other != hdu:
+                of_mask = "the first image" if self.hdu is None else f"HDU {self.hdu}"
+                logger.warning(
+                    "HDUs %s and %s of %s have the same mask, %s of %s: if there is one for each, "
+                    "set hdu= of the Mask to their EXTNAME, for that with the EXTVER of the row",
+                    *(other, hdu, printable(path), of_mask, printable(mask)),
+                )
+                return
 
     def _check_variable(self, table: pa.Table) -> None:
         if NOTE not in table.column_names:
@@ -177,15 +204,30 @@ class Mask(Target):
                 part, nbytes = self._read_variable(values["row"], placement.image, nearest.box)
             else:
                 of_classes = not self.dtype.startswith("float")
-                part, nbytes = read_mask(
-                    place, self.hdu, placement.image, nearest.box, of_classes=of_classes
-                )
+                with self._hdu_of(values.get("row"), place) as hdu:
+                    part, nbytes = read_mask(
+                        place, hdu, placement.image, nearest.box, of_classes=of_classes
+                    )
             part = of_type(part, self.dtype)
         except Exception as error:
             # Pillow, astropy and filters raise many types on malformed input.
             reason = reason_of(error, source) or type(error).__name__
             raise ValueError(f"{printable(source)}: {reason}") from error
         return Sample({name: nearest.take(part, self.outside)}, nbytes)
+
+    @contextmanager
+    def _hdu_of(self, row: Row | None, place: Place) -> Iterator[HduName | None]:
+        """Yield the HDU to read; an EXTNAME gets the EXTVER of the row's HDU."""
+        if row is None or row.hdu is None or not isinstance(self.hdu, str):
+            yield self.hdu
+            return
+        from readers.fits.file import hdu_names
+        from readers.fits.multi_hdu import hdu_beside, saying_why
+
+        names = hdu_names(row.place, row.hdu)
+        hdu = hdu_beside("mask", self.hdu, row.hdu, names, is_own=place.name == row.name)
+        with saying_why(self.hdu, row, hdu):
+            yield hdu
 
     def _read_variable(self, row: Row, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
         from readers.chunks.reader import read_variable

@@ -296,6 +296,56 @@ def test_a_name_in_a_file_of_its_own_is_that_of_the_detector(tmp_path: Path) -> 
         assert [found[row]["dq"][0, 0, 0] for row in range(2)] == [2, 1]
 
 
+@pytest.mark.parametrize("where", ["own", "other"])
+def test_a_mask_is_that_of_the_detector_of_the_row(tmp_path: Path, where: str) -> None:
+    """As astropy finds it by EXTNAME and EXTVER."""
+    paths, numbers, masks, expected = [], [], [], []
+    for file, detectors in enumerate(DETECTORS):
+        path = write_detectors(tmp_path / f"{file}.fits", detectors)
+        mask = path
+        if where == "other":
+            mask = write_detectors(tmp_path / f"mask{file}.fits", detectors[::-1])
+        with fits.open(path) as opened, fits.open(mask) as flags:
+            for number, hdu in enumerate(opened):
+                if hdu.name == "SCI":
+                    paths.append(path)
+                    numbers.append(number)
+                    masks.append(mask)
+                    expected.append(flags["DQ", hdu.ver].data[0, 0])
+    index = Index(pa.table({"path": paths, "hdu": numbers, "mask_path": masks}))
+    column = "path" if where == "own" else "mask_path"
+    targets = {"dq": Mask(column, "float32", hdu="dq")}
+    found = samples(index, hdus={"image": "SCI"}, targets=targets, batch_size=2)
+    assert [found[row]["dq"][0, 0] for row in range(len(index))] == expected
+
+
+def test_rows_whose_detector_has_no_mask_are_rejected(tmp_path: Path) -> None:
+    path = write_named(tmp_path / "a.fits", "SCI1", "SCI2", "DQ1")
+    index = Index(pa.table({"path": [path] * 2, "hdu": [1, 2]}))
+    for hdu, rows in (("DQ", [0]), (("DQ", 1), [0, 1])):
+        targets = {"dq": Mask("path", "float32", hdu=hdu)}
+        with new_loader(
+            fits_pipeline, index, targets=targets, bad_sample="skip", batch_size=1
+        ) as loader:
+            assert sorted(by_row(loader)) == rows
+            for rejected in loader.stats.rejected.values():
+                assert "'DQ', 2" in rejected.reason
+                assert "('DQ', N)" in rejected.reason
+
+
+@pytest.mark.parametrize("hdu", [None, 1, "DQ", ("DQ", 1)])
+def test_a_mask_that_several_detectors_share_is_a_warning(
+    tmp_path: Path, hdu: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_named(tmp_path / "a.fits", "SCI1", "SCI2")
+    masks = write_named(tmp_path / "masks.fits", "DQ1", "DQ2")
+    index = Index(pa.table({"path": [path] * 2, "hdu": [1, 2], "mask_path": [masks] * 2}))
+    fits_pipeline(index, targets={"dq": Mask("mask_path", "float32", hdu=hdu)}, batch_size=1)
+    warnings = [one.getMessage() for one in caplog.records]
+    assert len(warnings) == (hdu in (None, 1))
+    assert all(masks in one and "EXTVER" in one for one in warnings)
+
+
 @pytest.mark.parametrize(
     ("names", "hdu", "reasons"),
     [

@@ -19,6 +19,7 @@ from readers.index.catalogue.images import (
     with_hdus,
     with_named_hdus,
 )
+from readers.index.catalogue.moved import moved_parts
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import CORNERS, Windows, pixel_pair, with_windows
@@ -111,7 +112,8 @@ class Cutouts:
         images = with_named_hdus(objects, Images.of(table, places))
         names = named(objects, images)
         kept = _kept_columns(objects, images, self.columns)
-        if self._uses_pixels(objects, names, images):
+        is_of_sky = not self._uses_pixels(objects, names, images)
+        if not is_of_sky:
             names = names or Named.only(len(objects))
             has_position, pairs = self._by_pixels(objects, names, images, progress)
         else:
@@ -124,6 +126,8 @@ class Cutouts:
         why[pairs.objects[corners.kept]] = ""
         bad = bad_files | {images.name(n): reason for n, reason in pairs.bad.items()}
         made = None
+        if is_of_sky and (moved := moved_parts(images, pairs.images[corners.kept])):
+            logger.warning("%s", moved)
         if corners.kept.any():
             windows = Windows(self.shape, self.outside)
             made = with_windows(_table(images, kept, pairs, corners), windows)

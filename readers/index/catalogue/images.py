@@ -263,7 +263,9 @@ def with_hdus(
         numbers += [facts["hdu"] for facts in found]
     if not rows:
         path, reason = next(iter(bad.items()))
-        raise ValueError(f"none of {len(bad)} files has such HDUs, the first: {path}: {reason}")
+        raise ValueError(
+            f"none of {len(bad)} files can be read and has such HDUs, the first: {path}: {reason}"
+        )
     return table.take(pa.array(rows)).add_column(1, "hdu", pa.array(numbers, pa.int64())), bad
 
 

@@ -326,3 +326,45 @@ def test_the_log_is_quiet_if_all_is_there(index: Index, caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO)
     Index.cutouts(index, Table({"ra": [10.0], "dec": [0.0]}), 4)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "cards", "is_named"),
+    [
+        ("same", {}, False),
+        ("part of a pixel", {"CRVAL2": 0.005}, False),
+        ("another pointing", {"CRVAL2": 0.1}, True),
+        ("turned", {"PC1_1": 0.0, "PC1_2": 1.0, "PC2_1": -1.0, "PC2_2": 0.0}, True),
+        ("other side of the sky", {"CRVAL1": 200.0}, True),
+        ("another frame", {"RADESYS": "FK5"}, False),
+        ("a mask", {"CTYPE1": "", "CTYPE2": ""}, False),
+        ("missing", None, False),
+    ],
+)
+@pytest.mark.parametrize("with_hdus", [False, True])
+def test_files_of_a_sample_that_show_other_parts_of_the_sky_are_named(
+    tmp_path: Path,
+    kind: str,
+    cards: dict[str, Any] | None,
+    is_named: bool,
+    with_hdus: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, other = header(10, 0), header(10, 0)
+    other.update(cards or {})
+    one = str(write(tmp_path / "g" / "a.fits", first))
+    two = str(write(tmp_path / "r" / "a.fits", other)) if cards is not None else None
+    table: dict[str, Any] = {"path": [one], "path_g": [one], "path_r": pa.array([two], pa.string())}
+    if with_hdus:
+        table |= {"hdu": [1], "hdu_g": [1], "hdu_r": [1]}
+    catalogue = Table({"ra": [10.0], "dec": [0.0]})
+    found = Index.cutouts(Index(pa.table(table)), catalogue, 8)
+    assert len(found) == 1
+    assert len(caplog.records) == is_named, kind
+    if is_named:
+        assert two is not None
+        assert two in caplog.text
+        assert "'r'" in caplog.text
+    caplog.clear()
+    Index.cutouts(Index(pa.table(table)), Table({"x": [25.0], "y": [20.0]}), 8)
+    assert not caplog.records  # pixels are those of each file
