@@ -131,6 +131,13 @@ def _write_survey(folder: Path) -> None:
             header=fits.Header({"FILTER": "gr"[number % 2], "EXPNUM": number})
         )
         fits.HDUList([primary, *hdus]).writeto(path)
+    (folder / "bands").mkdir()
+    for number in range(24):
+        for band in "gri":
+            header = fits.getheader(folder / "survey" / f"{number}.fits", "SCI")
+            header["FIELD"], header["FILTER"] = number, band
+            path = folder / "bands" / f"{number}_{band}.fits"
+            fits.PrimaryHDU(np.ones((128, 128), np.float32), header).writeto(path)
     lines = [f"{150 + n / 4:.4f},{2 + n % 3 / 250},{n % 2}" for n in range(24)]
     (folder / "stars.csv").write_text("\n".join(["ra,dec,label", *lines]))
 

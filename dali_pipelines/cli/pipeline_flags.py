@@ -178,12 +178,19 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     @cached_property
     def pipeline_config(self) -> PipelineConfig:
-        """The settings of the pipeline, checked, with defaults for all that were not given."""
+        """The settings of the pipeline, checked, with defaults for all that were not given.
+
+        The crop is not the one of the pipeline if the Index has windows.
+        """
+        from dali_pipelines.loading.settings import takes_windows
+
         settings = {"batch_size": 1, **self.pipeline_settings()}
         if self.pipeline == "audio":  # windows of recordings need no crop
             settings.pop("window", None)
         if self.pipeline == "chunked" and settings.get("grid") == "chunks":
             del settings["grid"]
+        if self.pipeline not in ("audio", "video") and takes_windows(settings):
+            settings.setdefault("crop", (1, 1))  # the Index may have their size: the Loader checks
         return PipelineConfig(**settings)
 
     def pipeline_settings(self) -> dict[str, Any]:

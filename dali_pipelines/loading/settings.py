@@ -76,7 +76,7 @@ def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
 
     Empty if the Index has no windows, or if other parts of the images were asked for.
     """
-    if index.window_size is None or not _takes_windows(given):
+    if index.window_size is None or not takes_windows(given):
         return {}
     windows = {"window": "row", "crop": index.window_size, "outside": index.outside}
     return {
@@ -84,7 +84,7 @@ def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _takes_windows(given: Mapping[str, Any]) -> bool:
+def takes_windows(given: Mapping[str, Any]) -> bool:
     """Return whether the settings say, or do not rule out, that windows are those of the rows."""
     others = ("random_area", "resize_shorter")
     return given.get("window") in (None, "row") and not any(given.get(one) for one in others)
@@ -93,7 +93,7 @@ def _takes_windows(given: Mapping[str, Any]) -> bool:
 def _warn_of_lost_windows(index: Index, settings: Mapping[str, Any]) -> None:
     """Log a warning if rows seem to be windows, but other parts of the images are delivered."""
     is_lost = index.window_size is None and {*CORNERS} <= {*index.table.column_names}
-    if not is_lost or settings.get("window") is not None or not _takes_windows(settings):
+    if not is_lost or settings.get("window") is not None or not takes_windows(settings):
         return
     logger.warning(
         "%s delivered, and columns y and x of the Index are not used, because it has no "
