@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -27,7 +27,6 @@ _OTHERS = (
     (0, b"MAC ", "Monkey's Audio"),
     (0, b"#!AMR", "AMR"),
     (0, b"TTA1", "TTA"),
-    (0, b"OggS", "OGG without Vorbis, Opus or FLAC"),
 )
 """Beginnings of files that libsndfile does not read: position, bytes and name."""
 _TAIL_BYTES = 64 << 10
@@ -49,24 +48,16 @@ class CodedSound:
 
     place: Place
     file: soundfile.SoundFile
+    rate: int
+    channels: int
     frames: int
-    count: Callable[[int], int]
-    """Returns about the bytes read for this many samples."""
+    count: Callable[[int, int], int]
+    """Returns about the bytes read, for the samples of the recording, and those that were read."""
 
     @property
     def format(self) -> str:
         """Format and coding, in libsndfile's names."""
         return f"{self.file.format} {self.file.subtype}"
-
-    @property
-    def rate(self) -> int:
-        """Samples per second."""
-        return int(self.file.samplerate)
-
-    @property
-    def channels(self) -> int:
-        """Channels."""
-        return int(self.file.channels)
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
         """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
@@ -87,7 +78,7 @@ class CodedSound:
             )
         if skip:
             out[...] = found[skip:]
-        return self.count(len(found))
+        return self.count(self.frames, len(found))
 
     def check_end(self) -> None:
         """Raise ValueError if an OGG file has no last page."""
@@ -99,26 +90,52 @@ class CodedSound:
             raise ValueError("the last page of the OGG stream is missing: it is cut off")
 
 
+class OddError(Exception):
+    """A file is not as it should be, so that its parts cannot be found: libsndfile decides."""
+
+
+def guessed(low: tuple[int, int], high: tuple[int, int], wanted: int, number: int) -> int:
+    """Return about the byte of a sample between two known pairs (byte, sample).
+
+    Every fourth guess is in the middle, as the density of bytes may change much.
+    """
+    share = 0.5 if number % 4 == 3 else (wanted - low[1]) / max(1, high[1] - low[1])
+    return low[0] + round(share * (high[0] - low[0]))
+
+
+@contextmanager
+def checked() -> Iterator[ModuleType]:
+    """Yield soundfile; its errors become OddError."""
+    soundfile = _soundfile()
+    try:
+        yield soundfile
+    except soundfile.LibsndfileError:
+        raise OddError from None
+
+
+def fill(file: soundfile.SoundFile, out: NDArray[np.float32]) -> None:
+    """Fill an array, shape (samples, channels), from the present position; else OddError."""
+    file.seekable = _no  # else it is set to its position again
+    if file.channels != out.shape[1] or len(file.read(out=out)) < len(out):
+        raise OddError
+
+
 @contextmanager
 def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
     """Open a recording by soundfile; `head` are its first bytes. Raises like `open_sound`."""
     if not head:
         raise ValueError("the file is empty")
-    for at, begin, name in _OTHERS[:-1]:
-        if head[at : at + len(begin)] == begin:
-            raise ValueError(
-                f"libsndfile does not decode {name}: convert it, as by ffmpeg -i FILE FILE.flac"
-            )
-    try:
-        import soundfile
-    except ImportError as error:
-        raise ImportError(
-            f"recordings other than WAV and AIFF need soundfile: {install('audio')}"
-        ) from error
+    soundfile = _soundfile()
     with _source(place) as (source, count):
         try:
             file = soundfile.SoundFile(source, closefd=False)
         except soundfile.LibsndfileError as error:
+            for at, begin, name in _OTHERS:
+                if head[at : at + len(begin)] == begin:
+                    raise ValueError(
+                        f"libsndfile does not decode {name}: convert it, as by ffmpeg -i FILE "
+                        "FILE.flac"
+                    ) from None
             hint = pipeline_hint(head, "audio")
             raise ValueError(
                 f"libsndfile cannot read it ({error.error_string.strip(' .')}); it begins with "
@@ -126,10 +143,19 @@ def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
             ) from None
         with file:
             try:
-                frames = _frames(file)
-                yield CodedSound(place, file, frames, partial(count, frames))
+                yield CodedSound(place, file, file.samplerate, file.channels, _frames(file), count)
             except soundfile.LibsndfileError as error:
                 raise ValueError(f"libsndfile: {error.error_string.strip(' .')}") from None
+
+
+def _soundfile() -> ModuleType:
+    try:
+        import soundfile
+    except ImportError as error:
+        raise ImportError(
+            f"recordings other than WAV and AIFF need soundfile: {install('audio')}"
+        ) from error
+    return soundfile
 
 
 def _no() -> bool:

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 from readers.audio.plain import aiff_sound, wav_sound
 from readers.places.contract import Place
+from readers.places.local import LocalPlace
 
 HEAD_BYTES = 4 << 10
 """Bytes that are fetched at once: the header, and all of a short recording."""
+_SMALL_BYTES = 128 << 10
+"""Coded recordings up to this length are fetched at once, too."""
 
 
 class Sound(Protocol):
@@ -69,7 +72,7 @@ def open_sound(place: Place) -> Iterator[Sound]:
     """
     place.fetch([(0, HEAD_BYTES)])
     head = place.read(0, HEAD_BYTES)
-    sound = wav_sound(place, head) or aiff_sound(place, head)
+    sound = wav_sound(place, head) or aiff_sound(place, head) or _cut_sound(place, head)
     if sound is not None:
         yield sound
         return
@@ -77,3 +80,19 @@ def open_sound(place: Place) -> Iterator[Sound]:
 
     with open_coded(place, head) as coded:
         yield coded
+
+
+def _cut_sound(place: Place, head: bytes) -> Sound | None:
+    """Return a recording whose coded parts can be found; None if libsndfile must look for them."""
+    if place.nbytes <= _SMALL_BYTES:
+        place.fetch([(0, place.nbytes)])
+    if head[:4] == b"OggS":
+        from readers.audio.vorbis import vorbis_sound
+
+        return vorbis_sound(place, head)
+    # In a file that it reads itself, libsndfile finds frames of FLAC as fast.
+    if head[:4] == b"fLaC" and not isinstance(place, LocalPlace):
+        from readers.audio.flac import flac_sound
+
+        return flac_sound(place, head)
+    return None

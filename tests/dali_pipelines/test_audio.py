@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from audio_files import sound, stored, write
 from epochs import HOW, SEED, check_equal, check_pure, in_turns, new_loader
 from hypothesis import example, given, settings
+from nvidia.dali import fn, pipeline_def, types
 from read_here import read_here
 
 from dali_pipelines import (
@@ -428,6 +430,39 @@ def test_preemphasis_subtracts_from_each_sample_the_one_before(tmp_path: Path) -
     index = Index.scan(tmp_path)
     found = features_of(index, 0, features=LogMel(preemphasis=0.97))
     np.testing.assert_allclose(found, features_of(index, 1, features=LogMel()), atol=2e-3)
+
+
+@pytest.mark.parametrize("is_own_window", [False, True])
+def test_features_of_jasper_equal_those_of_its_pipeline(index: Index, is_own_window: bool) -> None:
+    """As in DeepLearningExamples; its window differs, as does the first sample's pre-emphasis."""
+    hann: dict[str, Any] = {} if is_own_window else {"window_fn": torch.hann_window(320).tolist()}
+    paths = [index.path(row) for row in range(ROWS)]
+
+    @pipeline_def(batch_size=1, num_threads=1, device_id=None)
+    def pipeline() -> Any:
+        encoded, _ = fn.readers.file(files=paths)
+        audio, _ = fn.decoders.audio(encoded, dtype=types.FLOAT, downmix=True)
+        audio = fn.preemphasis_filter(audio, preemph_coeff=0.97)
+        power = fn.spectrogram(audio, nfft=512, window_length=320, window_step=160, **hann)
+        mel = fn.mel_filter_bank(power, sample_rate=RATE, nfilter=64, normalize=True)
+        return fn.to_decibels(mel, multiplier=np.log(10), reference=1.0, cutoff_db=math.log(1e-20))
+
+    kind = LogMel(
+        n_fft=512,
+        win_length=320,
+        hop_length=160,
+        n_mels=64,
+        log="natural",
+        floor=1e-20,
+        preemphasis=0.97,
+    )
+    theirs = pipeline()
+    for found in read_here(audio_pipeline, index, features=kind, batch_size=1).values():
+        (expected,) = theirs.run()
+        expected, ours = np.array(expected[0])[:, 1:], found["features"][0, :, 1:]
+        std = expected.std(axis=1, keepdims=True)
+        differences = np.abs(ours - expected) / std
+        assert differences.mean() < (0.02 if is_own_window else 1e-4)
 
 
 def test_each_channel_has_features(tmp_path: Path) -> None:
