@@ -112,7 +112,8 @@ class LogMel(Spectrogram):
     floor: float | None = None
     """See `log`; by default 1e-10 for ``db``, as in librosa, and 2**-24 for ``natural``."""
     top_db: float | None = None
-    """Decibels below the largest value of a sample at which values are cut off, with ``db``."""
+    """Decibels below the largest value of a sample, of all its channels, at which values are cut
+    off, with ``db``."""
     normalize: Literal[None, "feature", "all"] = None
     """Whether the mean is subtracted and the result divided by the standard deviation: of each band
     over time, or of all values of a channel."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,20 +71,29 @@ def features(image: Any, kind: Spectrogram, rate: int, channels: int) -> Any:
     if not kind.center:  # the operator needs one window at least
         image = fn.pad(image, axes=[1], shape=[kind.sizes(rate)[1]])
     found = [_of_channel(image[0, :, channel], kind, rate) for channel in range(channels)]
+    if isinstance(kind, LogMel):
+        if kind.top_db is not None:
+            loudest = functools.reduce(dali_math.max, map(fn.reductions.max, found))
+            found = [dali_math.max(one, loudest - kind.top_db) for one in found]
+        found = [_of_logarithms(one, kind) for one in found]
     joined = fn.stack(*found, axis=2)
     return fn.reinterpret(joined, layout="HWC")
 
 
 def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
+    """Return the spectrogram of a channel, or the logarithms of its bands."""
     if kind.preemphasis:
         sound = fn.preemphasis_filter(sound, preemph_coeff=kind.preemphasis, border="zero")
-    n_fft, window, hop = kind.sizes(rate)
+    n_fft, length, hop = kind.sizes(rate)
+    window = _hann(length)
+    if kind.center and length % 2 and not n_fft % 2:
+        window.append(0.0)  # torch and librosa begin windows of odd length one sample earlier
     found = fn.spectrogram(
         sound,
         nfft=n_fft,
-        window_length=window,
+        window_length=len(window),
         window_step=hop,
-        window_fn=_hann(window),
+        window_fn=window,
         power=kind.power,
         center_windows=kind.center,
         reflect_padding=kind.pad_mode == "reflect",
@@ -100,16 +110,17 @@ def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
         mel_formula=kind.mel_scale,
     )
     if kind.log == "natural":
-        found = dali_math.log(found + kind.least)
-    else:
-        found = fn.to_decibels(
-            found,
-            multiplier=kind.decibels,
-            reference=1.0,
-            cutoff_db=kind.decibels * math.log10(kind.least),
-        )
-    if kind.top_db is not None:
-        found = dali_math.max(found, fn.reductions.max(found) - kind.top_db)
+        return dali_math.log(found + kind.least)
+    return fn.to_decibels(
+        found,
+        multiplier=kind.decibels,
+        reference=1.0,
+        cutoff_db=kind.decibels * math.log10(kind.least),
+    )
+
+
+def _of_logarithms(found: Any, kind: LogMel) -> Any:
+    """Return cepstral coefficients, if these are asked for; normalised, if asked for."""
     if isinstance(kind, Mfcc):
         found = fn.mfcc(found, n_mfcc=kind.n_mfcc, dct_type=2, normalize=True, lifter=kind.lifter)
     if kind.normalize is not None:
@@ -118,7 +129,7 @@ def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
     return found
 
 
-def _hann(length: int) -> Sequence[float]:
+def _hann(length: int) -> list[float]:
     """Return the periodic Hann window of torch and librosa; DALI's is half a sample later."""
     phases = np.arange(length) * (2 * np.pi / length)
     return [float(value) for value in 0.5 - 0.5 * np.cos(phases)]

@@ -330,7 +330,8 @@ def features_of(index: Index, row: int, **options: Any) -> Any:
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize(
-    ("n_fft", "window", "hop"), [(512, 400, 160), (512, 512, 128), (400, 320, 99)]
+    ("n_fft", "window", "hop"),
+    [(512, 400, 160), (512, 512, 128), (400, 320, 99), (512, 401, 160), (401, 301, 99)],
 )
 def test_spectrograms_equal_those_of_torch(
     index: Index, center: bool, power: Any, n_fft: int, window: int, hop: int
@@ -339,7 +340,8 @@ def test_spectrograms_equal_those_of_torch(
     for row, found in read_here(audio_pipeline, index, features=kind, batch_size=1).items():
         samples = torch.from_numpy(stored(index.path(row))[:, 0])
         if not center:  # torch takes whole transforms, with the window in their middle
-            samples = torch.nn.functional.pad(samples, [(n_fft - window) // 2] * 2)
+            before = (n_fft - window) // 2
+            samples = torch.nn.functional.pad(samples, [before, n_fft - window - before])
         expected = (
             torch.stft(
                 samples,
@@ -473,6 +475,16 @@ def test_each_channel_has_features(tmp_path: Path) -> None:
     assert both.shape[0] == 2
     alone = features_of(index.select([1]), 0, features="log_mel")
     np.testing.assert_allclose(both[1], alone[0], atol=1e-4)
+
+
+def test_top_db_is_below_the_loudest_of_all_channels(tmp_path: Path) -> None:
+    """As in librosa, whose maximum is that of the array."""
+    write(tmp_path / "a.wav", sound(4000, 2) * [1, 1e-3], subtype="FLOAT")
+    index = Index.scan(tmp_path)
+    whole, cut = (
+        features_of(index, 0, features=LogMel(top_db=top_db), channels=2) for top_db in (None, 30)
+    )
+    np.testing.assert_allclose(cut, np.maximum(whole, whole.max() - 30), atol=1e-4)
 
 
 @pytest.mark.parametrize("center", [True, False])
