@@ -57,7 +57,10 @@ def with_sound_facts(
         starts, durations = zip(*(part for _, part in found if part is not None), strict=True)
         table = schema.with_column(table, "start", pa.array(starts, pa.float64()))
         duration = pa.array(durations, pa.float64())
-    elif "duration" in table.column_names:
+    elif "start" in table.column_names:  # a part reaches to the end where no duration is given
+        starts = pc.coalesce(table["start"].cast(pa.float64()), 0.0)
+        duration = pc.max_element_wise(pc.subtract(duration, starts), 0.0)
+    if trim_db is None and "duration" in table.column_names:
         duration = pc.coalesce(table["duration"].cast(pa.float64()), duration)
     for name, values in (
         ("rate", pa.array([one.rate for one in facts], pa.int32())),
@@ -100,7 +103,12 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
             f"{path}: expected JSON lines (.json, .jsonl, .manifest), a table of Common Voice "
             "(.tsv), or a folder of Kaldi with wav.scp; Index.from_csv reads .csv"
         )
-    found = list(rows)
+    try:
+        found = list(rows)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: expected text in UTF-8 ({error}): convert it, as by iconv -f latin1 -t utf-8"
+        ) from None
     if not found:
         raise ValueError(f"{path}: expected a row for each recording, it has none")
     return _table(path, found, root)
@@ -118,10 +126,8 @@ def _table(path: str, rows: list[dict[str, Any]], root: str) -> pa.Table:
         values = [row.get(name) for row in rows]
         if name == "path":
             continue
-        if name in ("start", "duration"):
-            columns[name] = pa.array([_seconds(path, name, value) for value in values])
-        else:
-            columns[name] = _column(values)
+        times = name in ("start", "duration")
+        columns[name] = pa.array(values, pa.float64()) if times else _column(values)
     if "duration" in columns:
         known = columns.get("start", pa.nulls(len(rows), pa.float64())).to_pylist()
         both = zip(known, columns["duration"].to_pylist(), strict=True)
@@ -143,19 +149,20 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array(texts, pa.large_string())
 
 
-def _seconds(path: str, name: str, value: Any) -> float | None:
+def _seconds(where: str, name: str, value: Any) -> float | None:
     if value is None:
         return None
     try:
-        seconds = float(value)
+        seconds = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"{path}: {name} must be seconds from 0 on, got {value!r}")
+        raise ValueError(f"{where}: {name} must be seconds from 0 on, got {value!r}")
     return seconds
 
 
 def _below(root: str, path: str) -> str:
+    path = os.path.expanduser(path)
     return path if os.path.isabs(path) or "://" in path else os.path.join(root, path)
 
 
@@ -193,20 +200,24 @@ def _named(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{where}: several names of one column: {', '.join(row)}")
     if not isinstance(named.get("path"), str) or not named["path"]:
         raise ValueError(f"{where}: expected audio_filepath or path, it has {', '.join(row)}")
+    for name in {"start", "duration"} & named.keys():
+        named[name] = _seconds(where, name, named[name])
     return named
 
 
 def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
     """Yield the utterances of a folder of Kaldi: wav.scp, and segments, text and utt2spk if any."""
-    paths = dict(_pairs(os.path.join(folder, "wav.scp")))
+    paths = _texts(os.path.join(folder, "wav.scp"))
     for name, path in paths.items():
+        if not path:
+            raise ValueError(f"{folder}/wav.scp: {name} has no path")
         if path.endswith("|") or path.startswith("|"):
             raise ValueError(
                 f"{folder}/wav.scp: {name} is the output of a command ({path[:60]}): write it to a "
                 "file, and name this"
             )
     more = {
-        column: dict(_pairs(os.path.join(folder, name)))
+        column: _texts(os.path.join(folder, name))
         for name, column in (("text", _TEXT), ("utt2spk", "speaker"))
         if os.path.exists(os.path.join(folder, name))
     }
@@ -215,7 +226,7 @@ def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
         for utterance, rest in _pairs(segments):
             try:
                 recording, begin, end = rest.split()
-                start, duration = float(begin), float(end) - float(begin)
+                start, stop = float(begin), float(end)
             except ValueError:
                 raise ValueError(
                     f"{segments}: expected utterance, recording, begin and end, got "
@@ -223,8 +234,14 @@ def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
                 ) from None
             if recording not in paths:
                 raise ValueError(f"{segments}: recording {recording} is not in wav.scp")
-            row = {"path": paths[recording], "start": start, "duration": round(duration, 6)}
-            yield {"utterance": utterance, **row} | _of(more, utterance)
+            # As in Kaldi, -1 is the end of the recording.
+            duration = None if stop == -1 else round(stop - start, 6)
+            yield {
+                "utterance": utterance,
+                "path": paths[recording],
+                "start": _seconds(f"{segments}, {utterance}", "start", start),
+                "duration": _seconds(f"{segments}, {utterance}", "duration", duration),
+            } | _of(more, utterance)
     else:
         for utterance, path in paths.items():
             yield {"utterance": utterance, "path": path} | _of(more, utterance)
@@ -232,6 +249,16 @@ def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
 
 def _of(more: Mapping[str, Mapping[str, str]], utterance: str) -> dict[str, str | None]:
     return {column: values.get(utterance) for column, values in more.items()}
+
+
+def _texts(path: str) -> dict[str, str]:
+    """Return the rest of each line by its first word; ValueError if a word comes twice."""
+    found: dict[str, str] = {}
+    for name, rest in _pairs(path):
+        if name in found:
+            raise ValueError(f"{path}: {name} comes twice: give each utterance a name of its own")
+        found[name] = rest
+    return found
 
 
 def _pairs(path: str) -> Iterator[tuple[str, str]]:

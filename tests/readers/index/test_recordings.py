@@ -6,10 +6,12 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
-from audio_files import sound, write
+import soundfile
+from audio_files import sound, stored, write
 
-from readers import Index, ReadError
+from readers import AudioReader, Index, ReadError
 
 
 @pytest.fixture
@@ -88,14 +90,34 @@ class TestNemo:
             ('{"text": "a"}', "line 2.*audio_filepath"),
             ('{"audio_filepath": 3}', "line 2.*audio_filepath"),
             ('{"audio_filepath": "a", "path": "b"}', "line 2.*several names"),
-            ('{"audio_filepath": "a", "duration": "long"}', "duration.*'long'"),
-            ('{"audio_filepath": "a", "offset": -1}', "start.*-1"),
+            ('{"audio_filepath": "a", "duration": "long"}', "line 2.*duration.*'long'"),
+            ('{"audio_filepath": "a", "duration": true}', "line 2.*duration.*True"),
+            ('{"audio_filepath": "a", "offset": -1}', "line 2.*start.*-1"),
         ],
     )
     def test_wrong_lines_are_named(self, tmp_path: Path, line: str, words: str) -> None:
         path = write_lines(tmp_path / "m.json", '{"audio_filepath": "a.wav"}', line)
         with pytest.raises(ValueError, match=words):
             Index.from_manifest(path)
+
+    def test_other_encodings_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.json"
+        path.write_bytes('{"audio_filepath": "a.wav", "text": "h\u00e9"}'.encode("latin-1"))
+        with pytest.raises(ValueError, match=r"m\.json.*UTF-8"):
+            Index.from_manifest(path)
+
+    def test_a_part_without_a_duration_reaches_to_the_end(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        path = folder / "yes" / "b.flac"
+        line = json.dumps({"audio_filepath": str(path), "offset": 0.05, "duration": None})
+        index = Index.scan_audio(Index.from_manifest(write_lines(tmp_path / "m.json", line)))
+        seconds = soundfile.info(path).duration
+        assert index["duration"].to_pylist() == [pytest.approx(seconds - 0.05)]
+        row = index.columns(notes=AudioReader.notes).row(0)
+        found = AudioReader(soundfile.info(path).samplerate).read(row, None)["image"][0]
+        expected = stored(path)[round(0.05 * soundfile.info(path).samplerate) :]
+        np.testing.assert_array_equal(found, expected.mean(axis=1, keepdims=True))
 
 
 class TestCommonVoice:
@@ -138,7 +160,29 @@ class TestKaldi:
         assert index["speaker"].to_pylist() == ["anna", "bob"]
         assert len(Index.scan_audio(index)) == 2
 
-    @pytest.mark.parametrize("line", ["u1 r9 0 1", "u1 r1 0", "u1 r1 a b"])
+    def test_a_segment_to_minus_one_reaches_to_the_end(self, data: Path) -> None:
+        write_lines(data / "segments", "u1 r2 0.05 -1")
+        index = Index.from_manifest(data)
+        assert index["start"].to_pylist() == [0.05]
+        assert index["duration"].to_pylist() == [None]
+
+    @pytest.mark.parametrize(
+        ("name", "lines"),
+        [("wav.scp", ("r1 a.wav", "r1 b.wav")), ("text", ("r1 so", "r1 no"))],
+    )
+    def test_a_name_that_comes_twice_is_refused(
+        self, data: Path, name: str, lines: tuple[str, ...]
+    ) -> None:
+        write_lines(data / name, *lines)
+        with pytest.raises(ValueError, match=f"{name}: r1 comes twice"):
+            Index.from_manifest(data)
+
+    def test_a_recording_without_a_path_is_refused(self, data: Path) -> None:
+        write_lines(data / "wav.scp", "r1")
+        with pytest.raises(ValueError, match="r1 has no path"):
+            Index.from_manifest(data)
+
+    @pytest.mark.parametrize("line", ["u1 r9 0 1", "u1 r1 0", "u1 r1 a b", "u1 r1 1 0.5"])
     def test_wrong_segments_are_named(self, data: Path, line: str) -> None:
         write_lines(data / "segments", line)
         with pytest.raises(ValueError, match="segments"):
