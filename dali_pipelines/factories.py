@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
-from dali_pipelines.aia.calibration import Calibration
+from dali_pipelines.aia.calibration import NOT_OF_AIA, Calibration, check_aia
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.augment.audio import RecordedNoise
 from dali_pipelines.config import FLOATS, PipelineConfig
@@ -183,7 +183,7 @@ def _largest_tile(config: PipelineConfig) -> float:
     return math.inf if config.device_id is None else _LARGEST_GPU_TILE
 
 
-@documents(AiaSettings, PipelineConfig, Calibration)
+@documents(AiaSettings, PipelineConfig, Calibration, left_out=NOT_OF_AIA)
 def aia_pipeline(
     index: Index,
     *,
@@ -223,7 +223,7 @@ def aia_pipeline(
     ValueError
         If settings contradict each other.
     """
-    check_names("aia_pipeline", settings, names_of(aia_pipeline) or ())
+    check_names("aia_pipeline", settings, names_of(aia_pipeline) or (), NOT_OF_AIA)
     names = {field.name for field in dataclasses.fields(Calibration)}
     rest: dict[str, Any] = dict(settings)
     own = {name: rest.pop(name) for name in settings if name in names}
@@ -233,8 +233,10 @@ def aia_pipeline(
     elif own or preset is not None:
         given = sorted(own) + ["preset"] * (preset is not None)
         raise ValueError(f"pass a calibration or {', '.join(given)}, not both")
+    check_aia(rest)
     config = PipelineConfig(**rest)
     _check_registered(config, *calibration.size)
+    calibration = calibration.of_channels(index.frames.channels or ())
     reader: Reader = dataclasses.replace(calibration.reader(), largest_tile=_largest_tile(config))
     decode = aia_decoder(calibration, len(index.frames.parts))
     return _of_files(index, reader, decode, config, blank_is_nan=True)
@@ -242,15 +244,6 @@ def aia_pipeline(
 
 def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
     """Raise ValueError if settings do not suit registered images of this size."""
-    for name, remedy in (
-        ("random_area", "crop, window and zoom"),
-        ("resize_shorter", "the size of the registered image, as size=512, and crop"),
-        ("resize", "the size of the registered image, as size=512"),
-        ("mean", "a Stretch with mean"),
-        ("std", "a Stretch with std"),
-    ):
-        if getattr(config, name) is not None:
-            raise ValueError(f"{name} is not for aia_pipeline: set {remedy}")
     if config.interpolation != "bilinear":
         raise ValueError(
             f"interpolation {config.interpolation!r} is not for aia_pipeline, whose warp takes "

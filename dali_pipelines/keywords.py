@@ -25,8 +25,9 @@ _ELSEWHERE = {
     "prefetch_queue_depth": "prefetch",
     "sampler": "weights",
     "steps_per_epoch": "epoch_steps",
+    "registered_size": "size",
 }
-"""Names in PyTorch's DataLoader, Keras and DALI, and our names for the same settings."""
+"""Names in PyTorch's DataLoader, Keras, DALI and `show`, and our names for the same settings."""
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
@@ -50,12 +51,18 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
     return frozenset(names)
 
 
-def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise TypeError if a name is unknown; it suggests similar names, or lists all of them."""
+def check_names(
+    where: str, given: Iterable[str], known: Collection[str], refused: Collection[str] = ()
+) -> None:
+    """Raise TypeError if a name is unknown; it suggests similar names, or lists all of them.
+
+    Names in `refused` are known, but no value is taken: they are not suggested.
+    """
     for name in given:
         if name not in known:
-            asked = did_you_mean(name, known, _ELSEWHERE).strip()
-            told = asked or f"available settings: {', '.join(sorted(known))}"
+            taken = {*known} - {*refused}
+            asked = did_you_mean(name, taken, _ELSEWHERE).strip()
+            told = asked or f"available settings: {', '.join(sorted(taken))}"
             raise TypeError(f"{where} takes no setting {name!r}: {told}")
 
 
@@ -120,7 +127,9 @@ def field_docs(declared: type[Any]) -> dict[str, str]:
     return docs
 
 
-def documents(types: type[Any], *declared: type[Any]) -> Callable[[Documented], Documented]:
+def documents(
+    types: type[Any], *declared: type[Any], left_out: Collection[str] = ()
+) -> Callable[[Documented], Documented]:
     """Decorate a callable so that help() lists each keyword that ``**`` stands for.
 
     Parameters
@@ -130,6 +139,8 @@ def documents(types: type[Any], *declared: type[Any]) -> Callable[[Documented], 
     *declared : type
         Dataclasses whose fields have the defaults and descriptions; by default the decorated class.
         The ``**`` parameter remains if `types` has names that these lack.
+    left_out : collection of str
+        Names that are not listed.
     """
     kinds = get_type_hints(types)  # without Required
 
@@ -140,7 +151,7 @@ def documents(types: type[Any], *declared: type[Any]) -> Callable[[Documented], 
         listed = [
             _parameter(fields[name], types.__annotations__[name])
             for name in kinds
-            if name in fields
+            if name in fields and name not in left_out
         ]
         entries = "\n".join(_entry(one, kinds[one.name], docs.get(one.name, "")) for one in listed)
         rest = kinds.keys() - fields.keys()
@@ -174,10 +185,16 @@ def _parameter(field: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
 def _entry(one: inspect.Parameter, hint: Any, text: str) -> str:
     """Return an entry of numpydoc's section Parameters."""
     kind = one.annotation
-    for literal in [hint, *get_args(hint)]:
-        if get_origin(literal) is Literal:
-            kind = f"{{{', '.join(map(repr, get_args(literal)))}}}"
-            kind = f"bool or {kind}" if bool in get_args(hint) else kind
+    kinds = [hint] if get_origin(hint) is Literal else get_args(hint)
+    literals = [each for each in kinds if get_origin(each) is Literal]
+    if literals:
+        shown = f"{{{', '.join(map(repr, get_args(literals[0])))}}}"
+        if "Literal[" in kind:
+            kind = re.sub(r"Literal\[[^\]]*\]", shown, kind)
+        elif get_origin(hint) is tuple:
+            kind = f"tuple of {shown}"
+        else:
+            kind = f"bool or {shown}" if bool in kinds else shown
     default = "" if one.default is one.empty else f", default {one.default!r}"
     if dataclasses.is_dataclass(one.default):
         default = f", default {type(one.default).__name__}()"

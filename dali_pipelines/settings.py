@@ -154,7 +154,7 @@ class PipelineSettings(SharedSettings, total=False):
 class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
     """Keywords of `aia_pipeline`: those of all factories, and the fields of `Calibration`."""
 
-    hdu: int | None
+    hdu: HduName | None
 
 
 class AudioSettings(OrderSettings, total=False):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -30,6 +30,23 @@ _TABLES: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": 
 _FRAME = 4096
 _SUN = 976.0
 """Approximate radius of the Sun in arcsec, for the conversion of `radius` to a scale."""
+
+_INSTEAD = {
+    "random_area": "crop, window and zoom",
+    "resize_shorter": "the size of the registered image, as size=512, and crop",
+    "resize": "the size of the registered image, as size=512",
+    "mean": "a Stretch with mean",
+    "std": "a Stretch with std",
+}
+NOT_OF_AIA = frozenset(_INSTEAD) | {"random_aspect_ratio", "interpolation"}
+"""Settings of images that `aia_pipeline` refuses."""
+
+
+def check_aia(settings: Mapping[str, Any]) -> None:
+    """Raise ValueError if settings of images are not for `aia_pipeline`; it says what to set."""
+    for name, instead in _INSTEAD.items():
+        if settings.get(name) is not None:
+            raise ValueError(f"{name} is not for aia_pipeline: set {instead}")
 
 
 class CalibrationSettings(TypedDict, total=False):
@@ -80,8 +97,9 @@ class Calibration:
     """Divide AIA frames by EXPTIME."""
     psf: tuple[int, ...] = ()
     """Channels in angstrom to deconvolve; files of other channels are rejected."""
-    stretch: Stretch | Mapping[str, Stretch] = field(default_factory=Stretch)
-    """Stretch of all channels, or a mapping by channel; files of other channels are rejected."""
+    stretch: Stretches = field(default_factory=Stretch)
+    """Stretch of all channels, one for each channel of the Index, in its order, or a mapping by
+    channel; files of other channels are rejected."""
     negative: Negative = "keep"
     """Treatment of negative pixels of AIA frames, see `dali_pipelines.Preset`."""
     missing: float = 0.0
@@ -124,13 +142,19 @@ class Calibration:
         object.__setattr__(self, "psf", tuple(map(int, self.psf)))
         object.__setattr__(self, "hdu", checked(self.hdu))
         stretch = self.stretch
-        by_channel = stretch if isinstance(stretch, Mapping) else {"": stretch}
+        by_channel: Mapping[Any, Any]
+        if isinstance(stretch, Sequence) and not isinstance(stretch, str):
+            by_channel = dict(enumerate(stretch, 1))
+            stretch = tuple(stretch) if len(stretch) > 1 else stretch[0] if stretch else stretch
+            object.__setattr__(self, "stretch", stretch)
+        else:
+            by_channel = stretch if isinstance(stretch, Mapping) else {"": stretch}
         are_channels = all(isinstance(key, str) or is_integer(key, 1) for key in by_channel)
         are_stretches = all(isinstance(one, Stretch) for one in by_channel.values())
         if not (by_channel and are_channels and are_stretches):
             raise ValueError(
-                "stretch must be a Stretch, such as Stretch(kind='asinh'), or one by channel, "
-                f"such as {{171: Stretch()}}, got {stretch!r}"
+                "stretch must be a Stretch, such as Stretch(kind='asinh'), one for each channel of "
+                f"the Index, or one by channel, such as {{171: Stretch()}}, got {stretch!r}"
             )
 
     @classmethod
@@ -187,10 +211,35 @@ class Calibration:
             return _SUN / self.radius
         return self.scale or PLATE_SCALE * _FRAME / min(self.size)
 
+    def of_channels(self, channels: Sequence[str]) -> Calibration:
+        """Return the calibration whose stretches, if they are in a sequence, are by channel.
+
+        Parameters
+        ----------
+        channels : sequence of str
+            Those of the Index, see `readers.Index.channels`; none for single files.
+
+        Raises
+        ------
+        ValueError
+            If there is another number of stretches than of channels.
+        """
+        if isinstance(self.stretch, Stretch | Mapping):
+            return self
+        if (count := len(self.stretch)) != len(channels):
+            of_index = f"{len(channels)}, {', '.join(channels)}" if channels else "none"
+            raise ValueError(
+                f"stretch has curves for {count} channels, but the Index has {of_index}: give one "
+                "curve for all channels, one for each in the order of Index.group, or one by "
+                "channel, such as {171: Stretch()}"
+            )
+        return replace(self, stretch=dict(zip(channels, self.stretch, strict=True)))
+
     def reader(self) -> AiaReader:
         """Make the Reader of single files."""
         nothing = -math.inf
-        stretch = self.stretch
+        stretch = self.of_channels(()).stretch
+        assert isinstance(stretch, Stretch | Mapping)
         return AiaReader(
             hdu=self.hdu,
             shape=self.size,

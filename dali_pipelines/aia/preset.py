@@ -180,7 +180,9 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
             "[stretch] and [channels]"
         )
     if missing := _NEEDED - set(settings):
-        raise ValueError(f"keys {_listed(missing)} are missing")
+        raise ValueError(
+            f"set {_listed(missing)}: a preset needs {_listed(_NEEDED)}, and scale or disk_radius"
+        )
     if not channels:
         raise ValueError("[channels] must name at least one, such as 171 = {}")
     stretches = {

@@ -21,6 +21,8 @@ from dali_pipelines.keywords import field_docs
 from readers.messages import did_you_mean
 
 Config = TypeVar("Config")
+_ELSEWHERE = {"--registered_size": "--size"}
+"""Flags of other commands, and those for the same setting."""
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
@@ -205,28 +207,29 @@ def parse(
     defaults: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
     translate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> Config:
-    """Make a configuration from flags and from the file that ``--config`` names; flags win.
+    """Make a configuration from flags and from the files that ``--config`` names; flags win.
 
     The class is a frozen dataclass with fields that `option` and `settings_of` made. Its optional
     GROUPS are the titles in ``--help`` and the names of the flags below each, and COMMON the names
     that ``-h`` lists. `defaults` takes the given settings, and returns flags that these override.
-    `translate` takes the settings of a file, and returns them by their names here.
+    `translate` takes the settings of the files, and returns them by their names here. If several
+    files have a setting, the last one counts.
 
     Raises
     ------
     CommandError
-        If the flags or the file are wrong.
+        If the flags or a file are wrong.
     """
     flags = {flag.name: flag for flag in flags_of(config_class)}
     errors.flags = {flag.name: flag.is_switch for flag in flags.values()}
     errors.settings = {each.setting[1]: each.name for each in flags.values() if each.setting}
     argv = _underscored(sys.argv[1:] if argv is None else argv, flags)
-    path = config_file(argv)
-    # Required arguments may be in the file.
-    parser = _parser(config_class, flags, description, name, partial=path is not None)
+    paths = config_files(argv)
+    # Required arguments may be in a file.
+    parser = _parser(config_class, flags, description, name, partial=bool(paths))
     from_argv = vars(parser.parse_args(argv))
     try:
-        from_file = {} if path is None else _from_file(parser, path, flags, translate)
+        from_file = _from_files(parser, paths, flags, translate) if paths else {}
         given = {**from_file, **from_argv}
         first = defaults(given)
         given = {**(vars(parser.parse_args(first)) if first else {}), **given}
@@ -254,12 +257,12 @@ def gathered(config_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def config_file(argv: Sequence[str] | None) -> str | None:
-    """Return the file that ``--config`` names."""
-    only_file = Parser(with_help=False)
-    only_file.add_argument("--config")
-    found, _ = only_file.parse_known_args(sys.argv[1:] if argv is None else argv)
-    return None if found.config is None else str(at_home(found.config))
+def config_files(argv: Sequence[str] | None) -> list[str]:
+    """Return the files that ``--config`` names."""
+    only_files = Parser(with_help=False)
+    only_files.add_argument("--config", action="append", default=[])
+    found, _ = only_files.parse_known_args(sys.argv[1:] if argv is None else argv)
+    return list(map(at_home, found.config))
 
 
 def _parser(
@@ -279,7 +282,12 @@ def _parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         common=getattr(config_class, "COMMON", "").split(),
     )
-    parser.add_argument("--config", metavar="FILE.toml", help="take settings from this file")
+    parser.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE.toml",
+        help="take settings from this file; of several files the later ones win",
+    )
     for title, names in groups.items():
         group = parser.add_argument_group(title)
         for each in names.split():
@@ -297,20 +305,23 @@ def _underscored(argv: Sequence[str], names: Iterable[str]) -> list[str]:
     return [flags.get(flag, flag) + equals + value for flag, equals, value in split]
 
 
-def _from_file(
+def _from_files(
     parser: Parser,
-    path: str,
+    paths: Sequence[str],
     flags: Mapping[str, Flag],
     translate: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    text = Path(path).read_bytes()
+    settings: dict[str, Any] = {}
+    for path in paths:
+        text = Path(path).read_bytes()
+        try:
+            settings |= tomllib.loads(text.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not TOML: {error}") from None
     try:
-        arguments = _arguments(translate(tomllib.loads(text.decode())), flags)
-        return vars(parser.parse_args(arguments))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
+        return vars(parser.parse_args(_arguments(translate(settings), flags)))
     except (ValueError, CommandError) as error:
-        raise CommandError(f"{path}: {error}") from None
+        raise CommandError(f"{' and '.join(paths)}: {error}") from None
 
 
 def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[str]:
@@ -410,7 +421,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             flags = [flag for one in self._added.values() for flag in one.option_strings]
             flags = [flag for flag in flags if flag.startswith("--")]
-            asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
+            asked = did_you_mean(unknown[0].partition("=")[0], flags, _ELSEWHERE).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found
 

@@ -105,16 +105,16 @@ def check_output(path: str) -> None:
         raise CommandError(f"{path} cannot be written: expected a file in a writable folder")
 
 
-def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) -> None:
+def check_outputs(config: Any, config_files: Sequence[str], /, **paths: str | None) -> None:
     """Raise CommandError if outputs cannot be written, are also inputs, or have two flags.
 
-    Inputs are the file of ``--config``, and existing files that settings of `config` name, except
+    Inputs are the files of ``--config``, and existing files that settings of `config` name, except
     those in `paths`, and `resume`, which may be the `state` that is written. All outputs but `out`
     and `output` are tables and reports, which must not replace images. See also `check_unread`.
     """
     given = given_flags(config)
     names = given.keys() - {*paths, "resume"}
-    read = {"config": config_file, **{name: given[name] for name in names}}
+    read = {"config": config_files, **{name: given[name] for name in names}}
     flags: dict[Hashable, str] = {}
     for name, values in read.items():
         for value in values if isinstance(values, list | tuple) else [values]:

@@ -266,9 +266,7 @@ class PipelineFlags(StorageFlags, HduFlags):
             return None
         settings = dict(self.calibration_settings)
         if "stretch" in self.settings:
-            if len(self.settings["stretch"]) > 1:
-                raise ValueError("--stretch takes one curve for all frames with --pipeline=aia")
-            settings["stretch"] = stretch_of(*self.settings["stretch"])
+            settings["stretch"] = tuple(map(stretch_of, self.settings["stretch"]))
         return Calibration.of(self.preset, **settings)
 
 

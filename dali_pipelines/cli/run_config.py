@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.flag_types import location, number_of_bytes, number_or_share
-from dali_pipelines.cli.options import option
+from dali_pipelines.cli.options import flags_of, option
 from dali_pipelines.cli.paths import index_at
 from dali_pipelines.cli.pipeline_flags import (
     ClipFlags,
@@ -190,3 +190,13 @@ def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
         shards = config.num_gpus * ranks.world_size
         print(f"No GPU is visible: {count(shards, 'shard')} on the CPU.", file=sys.stderr)
     return devices
+
+
+def of_run(config_class: type[Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a file for `run` by their names in a command that reads files.
+
+    Those that have no effect in that command, whose configuration is `config_class`, are left out.
+    """
+    own, theirs = ({flag.name for flag in flags_of(each)} for each in (config_class, RunConfig))
+    renamed = {"files" if name == "data" else name: one for name, one in settings.items()}
+    return {name: one for name, one in renamed.items() if name in own or name not in theirs}

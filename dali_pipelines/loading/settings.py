@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from dali_pipelines.aia.calibration import CalibrationSettings
+from dali_pipelines.aia.calibration import NOT_OF_AIA, CalibrationSettings, check_aia
 from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.keywords import bound_keywords, check_names, names_of, title
 from dali_pipelines.settings import AudioSettings, OrderSettings
@@ -143,10 +143,12 @@ def check_settings(
                 f"{title(factory)} takes no settings of images, such as {', '.join(given)}; "
                 f"available settings: {', '.join(sorted(known))}"
             )
-        check_names(f"{taker} with {title(factory)}", settings, known)
+        refused = NOT_OF_AIA if "calibration" in names else ()
+        check_names(f"{taker} with {title(factory)}", settings, known, refused)
     declared = set(names_of(factory, unpacked=False) or ())
     if "calibration" in declared:  # its own `missing` is another setting
         declared |= CalibrationSettings.__annotations__.keys()
+        check_aia(settings)
     checked = {name: settings[name] for name in NAMES & set(settings) - (declared - ORDER)}
     config = PipelineConfig(**{"batch_size": 1, **checked})
     return {name: getattr(config, name) for name in checked}

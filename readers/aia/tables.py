@@ -5,6 +5,7 @@ Their users keep the name and SHA-256 of the file, to record the origin of resul
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import warnings
@@ -46,6 +47,8 @@ class TableFile:
         from astropy.io import ascii as tables
 
         path = os.fspath(path)
+        if not os.path.exists(path):  # LOCAL would advise for the files of an Index
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         with LOCAL.at(path) as place:
             content = place.read(0, place.nbytes)
         try:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from solar_files import changed, frame, hmi_header, save
 
-from dali_pipelines import Boxes, Calibration, Loader, Stretch, aia_pipeline
+from dali_pipelines import Boxes, Calibration, Loader, Preprocessor, Stretch, aia_pipeline
 from dali_pipelines.aia.calibrate import calibrate
 from readers import AiaReader, Draws, Index, Row, Window
 
@@ -186,6 +186,8 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
     [
         ({"resize": 64}, "resize.*size=512"),
         ({"mean": 3.0}, "mean.*Stretch"),
+        ({"random_area": (0.1, 1)}, "random_area.*crop"),
+        ({"stretch": (Stretch(), Stretch(unit=2))}, "stretch.*2 channels.*none.*171"),
         ({"dtype": "int16"}, "float32 or float16.*'int16'"),
         (
             {"calibration": Calibration(), "preset": "iti", "size": 4},
@@ -231,3 +233,22 @@ def test_sequences(archive: Index) -> None:
                 np.testing.assert_array_equal(one, single[row])
             else:
                 assert np.isnan(one).all()
+
+
+def test_stretches_in_the_order_of_the_channels(tmp_path: Path) -> None:
+    """A tuple, also saved with a model, is the same as a mapping; another number is an error."""
+    for wavelnth in (171, 193):
+        save(tmp_path / f"{wavelnth}.fits", PIXELS, changed(HEADER, WAVELNTH=wavelnth))
+    index = Index.scan(tmp_path, keys=["WAVELNTH", "T_OBS"]).group([193, 171])
+    first, second = Stretch(kind="asinh", a=50), Stretch(unit=5)
+    found = images(index, **GRID, stretch=(first, second))
+    expected = images(index, **GRID, stretch={171: second, 193: first})
+    np.testing.assert_array_equal(found[0], expected[0])
+    with pytest.raises(ValueError, match=r"3 channels.*2, 193, 171"):
+        images(index, **GRID, stretch=(Stretch(),) * 3)
+    settings: dict[str, Any] = {**GRID, "stretch": [first, second]}
+    with Loader(aia_pipeline, index, batch_size=1, devices="cpu", **settings) as loader:
+        loader.preprocessor().save(tmp_path / "preprocess.toml")
+    with Preprocessor.load(tmp_path / "preprocess.toml") as saved:
+        files = {part: (tmp_path / f"{part}.fits").read_bytes() for part in ("193", "171")}
+        np.testing.assert_array_equal(saved([files])["image"].numpy()[0], found[0])

@@ -29,7 +29,7 @@ from dali_pipelines import (
     reader_pipeline,
     video_pipeline,
 )
-from dali_pipelines.aia.calibration import CalibrationSettings
+from dali_pipelines.aia.calibration import NOT_OF_AIA, CalibrationSettings
 from dali_pipelines.graph.decode import decode_array
 from dali_pipelines.keywords import names_of
 from dali_pipelines.settings import LoaderSettings, SharedSettings
@@ -188,8 +188,20 @@ def test_help_lists_every_setting_with_its_default() -> None:
     for described in (Loader, PipelineConfig, fits_pipeline, aia_pipeline, jpeg_pipeline):
         sections = re.split(r"^-+$", described.__doc__ or "", flags=re.MULTILINE)
         listed = dict(re.findall(r"^(\w+) : .*\n((?: +.*\n)*)", sections[1], re.MULTILINE))
-        assert listed.keys() >= SharedSettings.__annotations__.keys()
+        refused = NOT_OF_AIA if described is aia_pipeline else frozenset()
+        assert listed.keys() >= SharedSettings.__annotations__.keys() - refused
+        assert listed.keys().isdisjoint(refused)
         assert all(len(text.split()) > 2 for text in listed.values())
+
+
+def test_messages_name_only_what_aia_pipeline_takes() -> None:
+    with pytest.raises(TypeError, match="did you mean size"):
+        Loader(aia_pipeline, NOWHERE, batch_size=1, registered_size=64)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="available settings: .*zoom") as caught:
+        Loader(aia_pipeline, NOWHERE, batch_size=1, bogus=1)  # type: ignore[call-arg]
+    assert not {"mean", "resize", "interpolation"} & {*re.findall(r"\w+", str(caught.value))}
+    with pytest.raises(ValueError, match="random_area is not for aia_pipeline.*crop"):
+        Loader(aia_pipeline, NOWHERE, batch_size=1, random_area=(0.1, 1))
 
 
 def test_the_order_may_be_bound(npy_index: Index) -> None:

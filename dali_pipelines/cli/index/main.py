@@ -64,7 +64,7 @@ from dali_pipelines.cli.index.scan import (
     with_labels,
     with_members,
 )
-from dali_pipelines.cli.options import config_file, parse
+from dali_pipelines.cli.options import config_files, parse
 from dali_pipelines.cli.paths import check_unread, write_table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     config = parse(IndexConfig, argv, __doc__, "index")
     splitting.check_flags(config)
     for file in splitting.files(config):
-        output.check(file, config, config_file(argv))
+        output.check(file, config, config_files(argv))
     cutouts.check(config)
     with executor_of(config.executor, executor) as workers:
         if config.audio:

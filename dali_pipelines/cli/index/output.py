@@ -9,6 +9,8 @@ from dali_pipelines.cli.errors import CommandError, refusing
 from dali_pipelines.cli.paths import check_outputs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
 # Stored in the file with the names of the columns, to decide whether it may be overwritten: a file
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
 MARK = b"dali-pipelines scripts/index.py"
 
 
-def check(out: str, config: Any, config_file: str | None) -> None:
+def check(out: str, config: Any, config_files: Sequence[str]) -> None:
     """Raise CommandError before the scan if the Index could not be written after it."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
         raise CommandError(f"-o must end in {suffixes}, like each Index, got {out}")
-    check_outputs(config, config_file, out=out, rejected=config.rejected)
+    check_outputs(config, config_files, out=out, rejected=config.rejected)
     if os.path.exists(out) and not (config.overwrite or _is_ours(out)):
         raise CommandError(
             f"{out} exists and is not an Index of this command; --overwrite replaces it"

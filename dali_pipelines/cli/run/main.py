@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import EXTRA, CommandError, command, count, one_line
-from dali_pipelines.cli.options import config_file, parse
+from dali_pipelines.cli.options import config_files, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread
 from dali_pipelines.cli.run_config import (
     RunConfig,
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = share_of(config, ranks)
         names = ("rejected", "report", "audit", "state")
         outputs = {name: getattr(config, name) for name in names}
-        check_outputs(config, config_file(argv), **outputs)
+        check_outputs(config, config_files(argv), **outputs)
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, by default with {job}", file=sys.stderr)

@@ -43,7 +43,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import CommandError, command, refusing
-from dali_pipelines.cli.options import config_file, parse
+from dali_pipelines.cli.options import config_files, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
 from dali_pipelines.cli.pipeline_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
     config = parse(ShowConfig, argv, __doc__, "show", translate=of_run)
-    check_outputs(config, config_file(argv), output=config.output)
+    check_outputs(config, config_files(argv), output=config.output)
     from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.show.delivered import delivered_pictures
     from dali_pipelines.cli.show.own_folders import use_writable_folders

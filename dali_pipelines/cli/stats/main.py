@@ -13,8 +13,12 @@ standard deviation and percentiles; pixels without a value are left out. With --
 for each value of a column of the Index.
 
 The file of -o has mean and std for `run --config`, and a stretch in a comment; for frames of AIA
-and HMI only a stretch; for arrays also their variables, in this order. --config also accepts a file
-for `run`; settings without effect here are ignored.
+and HMI only a stretch, one for each channel of a sample; for arrays also their variables, in this
+order. With --by all are comments. --config also accepts a file for `run`; settings without effect
+here are ignored:
+
+    dali-pipelines stats --config run.toml -o stats.toml
+    dali-pipelines run --config run.toml --config stats.toml
 
 The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if interrupted.
 """
@@ -32,7 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dali_pipelines.cli.errors import CommandError, command, count, one_line, refusing
 from dali_pipelines.cli.flag_types import at_least
-from dali_pipelines.cli.options import config_file, flags_of, option, parse, settings_of
+from dali_pipelines.cli.options import config_files, option, parse, settings_of
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of, write_file
 from dali_pipelines.cli.pipeline_flags import (
     ImagesFlags,
@@ -40,7 +44,7 @@ from dali_pipelines.cli.pipeline_flags import (
     factory_of,
     suffixes_of,
 )
-from dali_pipelines.cli.run_config import RunConfig
+from dali_pipelines.cli.run_config import of_run
 from dali_pipelines.cli.shared_flags import FileFlags
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.settings import PipelineSettings
@@ -85,23 +89,16 @@ class StatsConfig(FileFlags, ImagesFlags):
     calibration_settings: dict[str, Any] = calibration_settings("size")
 
 
-def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of a file for `run` by their names here, if they have an effect."""
-    own, theirs = ({flag.name for flag in flags_of(each)} for each in (StatsConfig, RunConfig))
-    renamed = {"files" if name == "data" else name: one for name, one in settings.items()}
-    return {name: one for name, one in renamed.items() if name in own or name not in theirs}
-
-
 @command("stats")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was read, 2 for wrong usage, 130 if interrupted."""
-    config = parse(StatsConfig, argv, __doc__, "stats", translate=of_run)
+    config = parse(StatsConfig, argv, __doc__, "stats", translate=partial(of_run, StatsConfig))
     from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.single_rows import num_processes
     from dali_pipelines.pixel_statistics import pixel_statistics
     from readers.errors import ReadError
 
-    check_outputs(config, config_file(argv), output=config.output)
+    check_outputs(config, config_files(argv), output=config.output)
     index = samples_of(config.files, suffixes_of(config.pipeline), config.storage)
     check_unread(index.table, config.output)
     settings = config.pipeline_settings()
@@ -228,7 +225,7 @@ def _toml(
         except ValueError as error:
             lines.append(f"# no stretch: {error}")
             continue
-        mark = "" if config.by is None and of_aia and len(stretches) == 1 else "# "
+        mark = "" if config.by is None and of_aia else "# "
         if not of_aia:
             lines.append("# In place of mean and std, a curve that shows faint and bright pixels:")
         for one in stretches:

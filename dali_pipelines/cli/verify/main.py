@@ -21,6 +21,8 @@ inconsistent. Damage that only changes pixels is not found. A recording has chan
 --window 0,X,1,W is a segment of it. Samples of FLAC are compared with the MD5 in the header.
 soundfile reads the rest of a recording that was cut off, so this file DIFFERS.
 
+--config also accepts a file for `run`: its data are compared, as they are stored.
+
 Many machines can compare, by --executor, or as jobs of an array with --num_shards=N --shard_id=I.
 
 The exit status is 0; 1 if a file DIFFERS, or if all are REJECTED, since then nothing was compared;
@@ -35,24 +37,28 @@ import math
 import sys
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 from dali_pipelines.cli.errors import CommandError, command, count, refusing
 from dali_pipelines.cli.executors import executor_of
-from dali_pipelines.cli.options import config_file, parse
+from dali_pipelines.cli.options import config_files, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_json
+from dali_pipelines.cli.run_config import of_run
 from dali_pipelines.cli.verify.arrays import array_rows
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
 from dali_pipelines.runtime.ranks import Ranks
+from readers.sampling.geometry import WindowMode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
     from dali_pipelines import Index
     from dali_pipelines.cli.verify.arrays import array_rows
 from dali_pipelines.cli.verify.compare import Record
+
+_WINDOWS_OF_RUN = [("window", mode) for mode in get_args(WindowMode)]
 
 
 @command("verify")
@@ -61,12 +67,12 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
     With an `executor` its workers decode and compare.
     """
-    config = parse(VerifyConfig, argv, __doc__, "verify")
+    config = parse(VerifyConfig, argv, __doc__, "verify", translate=_of_run)
     from readers.index.table import SUFFIXES
 
     report = config.json and config.own_file(config.json)
     if report is not None:
-        check_outputs(config, config_file(argv), json=report)
+        check_outputs(config, config_files(argv), json=report)
     device = None
     if config.executor is None and executor is None:
         with refusing(ValueError):
@@ -96,6 +102,12 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     if records and counts["REJECTED"] == len(records):
         raise CommandError("all files were rejected: nothing was compared", 1)
     return 1 if counts["DIFFERS"] else 0
+
+
+def _of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings that matter here from a file for `run`, whose windows are others."""
+    kept = of_run(VerifyConfig, settings)
+    return {name: one for name, one in kept.items() if (name, one) not in _WINDOWS_OF_RUN}
 
 
 def _compare(

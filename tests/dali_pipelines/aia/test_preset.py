@@ -135,7 +135,7 @@ def test_a_preset_that_there_is_not() -> None:
     ("text", "message"),
     [
         ("size = ", "Invalid value"),
-        (MINIMAL.replace("size = 8\n", ""), "size.*missing"),
+        (MINIMAL.replace("size = 8\n", ""), "size.*disk_radius"),
         (MINIMAL.replace("8", "'8'"), "size.*integer.*'8'"),
         (MINIMAL.replace("0.6", "-1"), "scale.*positive.*-1"),
         (MINIMAL.replace("true", "1"), "exposure.*True or False.*1"),

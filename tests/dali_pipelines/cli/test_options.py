@@ -47,6 +47,16 @@ def test_a_file_fills_in(toml: Path) -> None:
     )
 
 
+def test_of_several_files_the_later_ones_win(toml: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.toml"
+    more.write_text('kind = "a"\n')
+    files = [f"--config={toml}", "--config", str(more)]
+    assert parse(Config, files, None, "test") == Config(size=5, kind="a", crop=[4, 6], fast=False)
+    more.write_text("kin = 1\n")
+    with pytest.raises(CommandError, match=r"more\.toml.*kin"):
+        parse(Config, files, None, "test")
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
     flags = ["--size=7", "--crop", "1", "--fast"]

@@ -49,10 +49,10 @@ def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
 
 def test_two_outputs_may_share_a_device_alone(tmp_path: Path) -> None:
     config = RunConfig(batch_size=1)
-    check_outputs(config, None, report="/dev/null", audit="/dev/null", state=None)
+    check_outputs(config, [], report="/dev/null", audit="/dev/null", state=None)
     (tmp_path / "link").symlink_to("file")
     with pytest.raises(CommandError, match=r"--report .*--audit"):
-        check_outputs(config, None, report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
+        check_outputs(config, [], report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
 
 
 def test_no_output_replaces_what_is_read(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_no_output_replaces_what_is_read(tmp_path: Path) -> None:
         str(tmp_path / name) for name in ("a.csv", "state.json", "run.toml", "b.csv")
     )
     config = RunConfig(batch_size=1, data=table, resume=state)
-    check_outputs(config, settings, state=state, report=str(tmp_path / "list.txt"))
+    check_outputs(config, [settings], state=state, report=str(tmp_path / "list.txt"))
     for audit, flag in ((table, "data"), (same, "data"), (settings, "config")):
         with pytest.raises(CommandError, match=rf"--{flag} .*--audit .*{audit}"):
-            check_outputs(config, settings, audit=audit)
+            check_outputs(config, [settings], audit=audit)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_no_report_replaces_data(tmp_path: Path, suffix: str) -> None:
         image.save(file, big_tiff=suffix == "tif")
     config = RunConfig(batch_size=1)
     with pytest.raises(CommandError, match=rf"a.{suffix} .*data"):
-        check_outputs(config, None, report=str(file))
+        check_outputs(config, [], report=str(file))
 
 
 @pytest.mark.parametrize("few", [3, 10_000])

@@ -151,6 +151,7 @@ SHARDS = [
     ("archive --num_shards=0 --shard_id=0", "--num_shards", "'0'", "from 1"),
 ]
 RUN = [
+    ("--pipeline=aia --registered_size=64", "--registered_size", "64", "--size"),
     ("--batch=4", "--batch", "4", "--batch_size"),
     ("--batch_size=0", "--batch_size", "0", "at least 1"),
     ("--num_threads=0", "--num_threads", "0", "at least 1"),

@@ -146,6 +146,27 @@ def test_for_aia_it_writes_a_stretch(tmp_path: Path) -> None:
     assert config.calibration.stretch.kind == "asinh"
 
 
+def test_for_samples_of_aia_it_writes_a_stretch_of_each_channel(tmp_path: Path) -> None:
+    pixels, header = solar_files.frame()
+    for wavelnth, gain in ((171, 1), (193, 3)):
+        changed = solar_files.changed(header, WAVELNTH=wavelnth)
+        solar_files.save(tmp_path / f"{wavelnth}.fits", gain * pixels, changed)
+    index = Index.scan(tmp_path, keys=["WAVELNTH", "T_OBS"]).group([193, 171])
+    index.save(tmp_path / "index.parquet")
+    run, file, audit = (tmp_path / name for name in ("run.toml", "stats.toml", "audit.csv"))
+    run.write_text(f'data = "{tmp_path}/index.parquet"\npipeline = "aia"\nsize = 64\n')
+    assert main(["stats", f"--config={run}", "-o", str(file)]) == 0
+    both = [f"--config={run}", f"--config={file}"]
+    calibration = parse(RunConfig, both, None, "run").calibration
+    assert calibration is not None
+    stretch = calibration.of_channels(["193", "171"]).stretch
+    assert isinstance(stretch, dict)
+    first, second = stretch["193"], stretch["171"]
+    assert first.unit == pytest.approx(3 * second.unit, rel=0.02)
+    assert main(["run", *both, "--batch_size=1", f"--audit={audit}"]) == 0
+    assert len(audit.read_text().splitlines()) == 2
+
+
 def test_what_goes_wrong(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats", str(archive), "--by=wavelength"]) == 2
     assert "'wavelength'" in capsys.readouterr().err

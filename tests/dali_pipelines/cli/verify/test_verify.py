@@ -14,6 +14,7 @@ import pytest
 from astropy.io import fits
 from fakes import DeadlyReader
 
+from dali_pipelines.cli.main import main
 from dali_pipelines.cli.verify import placed
 from readers import Index
 
@@ -98,6 +99,16 @@ def test_real_files_agree_and_damaged_copies_are_rejected(
 
 
 @pytest.mark.usefixtures("no_processes")
+def test_a_file_for_run(several: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(f'data = "{several}"\nhdu = 2\nbatch_size = 2\nwindow = "random"\ncrop = 8\n')
+    assert main(["verify", f"--config={file}"]) == 0
+    assert "31x23" in capsys.readouterr().out
+    file.write_text(f'data = "{several}"\ncrpo = 8\n')
+    assert main(["verify", f"--config={file}"]) == 2
+    assert "crpo" in capsys.readouterr().err
+
+
 def test_a_file_that_ends_after_its_image_is_told(tmp_path: Path, verify: Verify) -> None:
     hdus = [fits.PrimaryHDU(), fits.ImageHDU(RAMP), fits.ImageHDU(RAMP)]
     fits.HDUList(hdus).writeto(tmp_path / "a.fits")
