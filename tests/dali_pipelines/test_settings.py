@@ -197,10 +197,10 @@ def test_help_lists_every_setting_with_its_default() -> None:
 def test_messages_name_only_what_aia_pipeline_takes() -> None:
     with pytest.raises(TypeError, match="did you mean size"):
         Loader(aia_pipeline, NOWHERE, batch_size=1, registered_size=64)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="available settings: .*zoom") as caught:
+    with pytest.raises(TypeError, match=r"available settings: .*zoom") as caught:
         Loader(aia_pipeline, NOWHERE, batch_size=1, bogus=1)  # type: ignore[call-arg]
     assert not {"mean", "resize", "interpolation"} & {*re.findall(r"\w+", str(caught.value))}
-    with pytest.raises(ValueError, match="random_area is not for aia_pipeline.*crop"):
+    with pytest.raises(ValueError, match=r"random_area is not for aia_pipeline.*crop"):
         Loader(aia_pipeline, NOWHERE, batch_size=1, random_area=(0.1, 1))
 
 

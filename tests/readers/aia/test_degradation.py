@@ -207,8 +207,9 @@ class TestErrors:
             CorrectionTable.read(tmp_path / "table.txt")
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
+        with pytest.raises(FileNotFoundError, match=r"missing\.txt") as caught:
             CorrectionTable.read(tmp_path / "missing.txt")
+        assert "Index" not in str(caught.value)  # which lists images
 
     @pytest.mark.parametrize("column", ["EFF_AREA", "EFFA_P2"])
     def test_a_value_is_missing(self, official: Path, tmp_path: Path, column: str) -> None:
