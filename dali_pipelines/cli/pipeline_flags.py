@@ -74,7 +74,7 @@ def calibration_settings(size: str) -> Any:
     """Declare a field that gathers settings of a calibration; `size` is the flag of its size."""
     return settings_of(
         Calibration,
-        "size order exposure psf pointing_table correction_table",
+        "size order center exposure psf pointing_table correction_table",
         hints=CalibrationSettings,
         renamed={"size": size},
         size={

@@ -53,7 +53,8 @@ class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
         "recordings": "duration short rate channels speeds features",
         "videos": "frames stride",
         "targets": "columns mask boxes labels",
-        "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
+        "frames of AIA and HMI": "preset size order center pointing_table correction_table "
+        "exposure psf",
         "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "
         "tail state resume",
         "output": "report audit rejected",

@@ -45,8 +45,8 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
         "interpolation stretch augment transform ragged outputs",
         "recordings": "duration short rate channels speeds features",
         "targets": "mask boxes labels",
-        "frames of AIA and HMI": "preset registered_size order pointing_table correction_table "
-        "exposure psf",
+        "frames of AIA and HMI": "preset registered_size order center pointing_table "
+        "correction_table exposure psf",
     }
 
     pipeline: str = option(

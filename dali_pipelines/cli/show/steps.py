@@ -57,6 +57,11 @@ class _Disk:
         back = np.linalg.inv(matrix[:, :2])
         return _Disk(back @ (self.centre - matrix[:, 2]), back @ self.per_arcsec, self.radius)
 
+    def is_off(self, shape: tuple[int, ...]) -> bool:
+        """Whether the Sun is half a pixel or more from the middle of an image."""
+        middle = [(size - 1) / 2 for size in (shape[1], shape[0])]
+        return bool(max(abs(self.centre - middle)) >= 0.5)
+
     @property
     def scale(self) -> float:
         """Arcsec per pixel."""
@@ -110,6 +115,8 @@ def step_pictures(
         if title == _REGISTERED:
             registered = disk.registered(warp["matrix"])
             lines = title, *registered.words()
+            if registered.is_off(values.shape):
+                lines = *lines, "not in the middle: see --center"
             limbs.append(_limbs(title, values, registered, arcsec, facts, of_pixels))
         shown = display or ("linear" if title == _STRETCHED else "asinh")
         yield _whole(lines, values, facts, size, shown)

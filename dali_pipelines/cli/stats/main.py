@@ -67,7 +67,8 @@ class StatsConfig(FileFlags, ImagesFlags):
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "recordings": "duration short rate channels speeds features",
-        "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
+        "frames of AIA and HMI": "preset size order center pointing_table correction_table "
+        "exposure psf",
     }
     COMMON: ClassVar[str] = "files output pipeline count by crop resize preset config"
 

@@ -108,7 +108,7 @@ def test_samples_have_a_picture_for_each_channel(
     assert (np.abs(found[0].astype(int) - 127) <= 1).all()
 
 
-def sharp_sun(path: Path, crota2: float, *, bright: float = 1000.0) -> Path:
+def sharp_sun(path: Path, crota2: float, *, bright: float = 1000.0, crval1: float = 0.0) -> Path:
     """Write a turned disk, as large as its header says, and of one brightness."""
     header = solar_files.full_header(
         NAXIS1=512,
@@ -118,6 +118,7 @@ def sharp_sun(path: Path, crota2: float, *, bright: float = 1000.0) -> Path:
         CRPIX1=259.3,
         CRPIX2=249.9,
         CROTA2=crota2,
+        CRVAL1=crval1,
         LVL_NUM=1.0,
     )
     header["NAXIS"] = 2
@@ -215,6 +216,16 @@ def test_frames_are_deconvolved_before_they_are_registered(
         ("level 1: north limb", "64x64", "0 to 0"),
         ("level 1: west limb", "64x64", "0 to 0"),
     ]
+
+
+def test_a_sun_that_is_not_in_the_middle(tmp_path: Path, show: Show, captions: Captions) -> None:
+    path = sharp_sun(tmp_path / "a.fits", 0.0, crval1=20.0)
+    flags = ["--pipeline=aia", "--registered_size=512", "--before_after"]
+    show(path, *flags)
+    show(path, *flags, "--center=sun")
+    registered = [lines for lines, _ in captions if lines[0] == "registered"]
+    assert [any("--center" in line for line in lines) for lines in registered] == [True, False]
+    assert "Sun's centre at CRPIX 256.50, 256.50" in registered[1]
 
 
 def test_before_and_after_of_an_unfit_file(tmp_path: Path, show: Show, captions: Captions) -> None:
