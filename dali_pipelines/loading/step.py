@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import ItemsView, Iterable, KeysView, ValuesView
 from typing import Any, SupportsIndex, overload
 
 from readers.messages import did_you_mean
@@ -11,8 +11,9 @@ from readers.messages import did_you_mean
 class Step(list[Any]):
     """The batches of one step, a dict for each device, in the order of `Loader.devices`.
 
-    With one device its keys are those of the only batch: ``step["image"]`` is
-    ``step[0]["image"]``.
+    With one device it is used like the only batch: ``step["image"]`` is ``step[0]["image"]``, and
+    ``keys``, ``values``, ``items``, ``get``, ``dict(step)`` and ``step["image"] = ...`` are those
+    of this dict. `len`, loops and positions are those of the list.
 
     Parameters
     ----------
@@ -55,19 +56,53 @@ class Step(list[Any]):
         """
         if not isinstance(key, str):
             return super().__getitem__(key)
-        if len(self) != 1:
-            raise TypeError(
-                f"this step has {len(self)} batches, one for each device: take one by its number, "
-                f"as batch[0][{key!r}]"
-            )
-        batch = super().__getitem__(0)
+        batch = self._only(f"[{key!r}]")
         if key not in batch:
             asked = did_you_mean(key, batch)
             raise KeyError(f"no array {key!r} in the batch: {asked}it has {', '.join(batch)}")
         return batch[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Replace the batch of a device, or set an array of the only batch.
+
+        Raises
+        ------
+        TypeError
+            If an array is set, and there are several devices.
+        """
+        if isinstance(key, str):
+            self._only(f"[{key!r}]")[key] = value
+        else:
+            super().__setitem__(key, value)
 
     def __contains__(self, key: object) -> bool:
         """Return whether a batch has an array of this name, or the list has this object."""
         return super().__contains__(key) or any(
             isinstance(key, str) and key in batch for batch in self
         )
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the arrays in the only batch; TypeError with several devices."""
+        return self._only(".keys()").keys()
+
+    def values(self) -> ValuesView[Any]:
+        """Return the arrays of the only batch; TypeError with several devices."""
+        return self._only(".values()").values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names and arrays of the only batch; TypeError with several devices."""
+        return self._only(".items()").items()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return an array of the only batch, or the default; TypeError with several devices."""
+        return self._only(f".get({key!r})").get(key, default)
+
+    def _only(self, use: str) -> dict[str, Any]:
+        """Return the only batch, or raise TypeError, which names the use of one of several."""
+        if len(self) != 1:
+            raise TypeError(
+                f"this step has {len(self)} batches, one for each device: take one by its number, "
+                f"as batch[0]{use}"
+            )
+        only: dict[str, Any] = super().__getitem__(0)
+        return only

@@ -32,12 +32,35 @@ def test_with_one_device_its_keys_are_those_of_the_batch(npy_index: Index) -> No
                 step["imgae"]
 
 
+def test_with_one_device_it_is_used_like_the_dict(npy_index: Index) -> None:
+    with loader(npy_index) as batches:
+        step = next(iter(batches))
+    (batch,) = step
+    assert dict(step) == {**step} == batch
+    assert {name: type(value) for name, value in step.items()} == {
+        name: type(value) for name, value in zip(step.keys(), step.values(), strict=True)
+    }
+    assert step.get("row") is batch["row"]
+    assert step.get("target", 3) == 3
+    step["image"] = step["image"] * 2
+    step["extra"] = 5
+    assert step["image"] is batch["image"]
+    assert step["extra"] == batch["extra"] == 5
+    step[0] = {"image": 7}
+    assert step["image"] == 7
+
+
 def test_with_several_devices_it_says_how_to_take_one(npy_index: Index) -> None:
     with loader(npy_index, devices=["cpu", "cpu"], num_read_processes=2) as batches:
         step = next(iter(batches))
         assert [*map(len, (step, step[:1]))] == [2, 1]
         with pytest.raises(TypeError, match=r"2 batches.*batch\[0\]\['image'\]"):
             step["image"]
+        with pytest.raises(TypeError, match=r"2 batches.*batch\[0\]\['image'\]"):
+            step["image"] = 0
+        for name in ("keys", "values", "items"):
+            with pytest.raises(TypeError, match=rf"2 batches.*batch\[0\]\.{name}\(\)"):
+                getattr(step, name)()
 
 
 def test_it_knows_its_epoch_and_step(npy_index: Index) -> None:
