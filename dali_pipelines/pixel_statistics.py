@@ -58,7 +58,8 @@ class PixelStatistics:
     valid: tuple[float, ...]
     """Share of the pixels that are not NaN."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Reasons by path for files that could not be read."""
+    """Reasons by name for rows that could not be read: the path; for a member of a container with
+    its first byte and end; for another row of the same file with the row."""
 
     def stretches(self, kind: Kind = "asinh") -> tuple[Stretch, ...]:
         """Return a stretch for each channel that shows faint and bright pixels.
@@ -163,7 +164,10 @@ def pixel_statistics(
                 images = next(iter(batch.values()))  # also named audio, or features
                 for image, row in zip(images, batch["row"], strict=True):
                     gathered.add(np.asarray(image, np.float32), int(row))
-        rejected = {one.path: one.reason for one in loader.stats.rejected.values()}
+        rejected: dict[str, str] = {}
+        for one in loader.stats.rejected.values():
+            name = f"{one.name} (row {rows[one.row]})" if one.name in rejected else one.name
+            rejected[name] = one.reason
     if not gathered.images:
         path, reason = next(iter(rejected.items()))
         raise ReadError(path, f"none of {len(rows)} images can be read, the first: {reason}")

@@ -100,7 +100,7 @@ class BadRows:
         if row in self._rejected:
             return
         hdu, epoch, step = self._index.hdu(row), self._position.counted_epoch, self._position.step
-        self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step, is_of_store)
+        self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step, is_of_store, name)
         count = len(self._rejected)
         if count <= _LISTED:
             logger.warning("left out: %s (row %d): %s", printable(name), row, reason)

@@ -25,6 +25,8 @@ class Rejected:
     """Step of that epoch."""
     is_of_store: bool = False
     """Whether remote storage did not answer or gave no access: other objects have the same."""
+    name: str = ""
+    """The path; for a member of a container with its first byte and end."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,23 @@ def test_rejected_rows_are_those_of_the_index(cubes: Index) -> None:
     found = pixel_statistics(fits_pipeline, cubes, planes=0, rejected={1: "x", 4: "y"})
     assert found.images == 3
     assert [*found.rejected] == [cubes.path(1), cubes.path(4)]
+
+
+def test_each_bad_row_of_one_file_is_counted(tmp_path: Path) -> None:
+    """Members of a container, and planes, have one path."""
+    good = io.BytesIO()
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(good, "JPEG")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for number, content in enumerate((good.getvalue(), b"\xff\xd8", b"\xff\xd8\xff")):
+            member = tarfile.TarInfo(f"{number}.jpg")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    index = Index.scan(tmp_path / "a.tar")
+    found = pixel_statistics(jpeg_pipeline, index)
+    assert found.images == 1
+    assert [*found.rejected] == [index.name(1), index.name(2)]
+    twice = pixel_statistics(jpeg_pipeline, index.select([0, 1, 1]))
+    assert (twice.images, len(twice.rejected)) == (1, 2)
 
 
 def test_rejected_rows_are_those_of_the_index_where_only_some_are_read(cubes: Index) -> None:

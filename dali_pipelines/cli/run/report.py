@@ -88,7 +88,7 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
         "bottleneck": _no_advice(run) if advice is None else advice.sentence,
         "advised": None if advice is None else dict(advice.change),
         "rejected": [
-            {"row": bad.row, "path": bad.path, "reason": bad.reason}
+            {"row": bad.row, "path": bad.path, "name": bad.name, "reason": bad.reason}
             for bad in stats.rejected.values()
         ],
     }
@@ -148,11 +148,13 @@ def summary(report: dict[str, Any]) -> str:
 def _rejected_lines(rejected: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> list[str]:
     """Return lines about unreadable files, each once, with the number of its rows."""
     files = Counter((bad["path"], bad["reason"]) for bad in rejected)
+    names = {(bad["path"], bad["reason"]): bad.get("name") for bad in rejected}
     rows = f" ({count(len(rejected), 'row')})" * (len(rejected) > len(files))
     lines = [f"{count(len({path for path, _ in files}), 'file')}{rows} could not be read:"]
     for (path, reason), number in list(files.items())[:_LISTED]:
         several = f" ({number} rows)" * (number > 1)
-        lines.append(f"  {printable(path)}{several}: {in_flags(reason)}")
+        name = path if number > 1 else names[path, reason] or path
+        lines.append(f"  {printable(name)}{several}: {in_flags(reason)}")
     if len(files) > _LISTED:
         all_of_them = config["rejected"] or config["report"] or "--rejected or --report"
         lines.append(f"  and {len(files) - _LISTED} more ({all_of_them} lists them all)")

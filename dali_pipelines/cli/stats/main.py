@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dali_pipelines.cli.errors import CommandError, command, count, one_line, refusing
+from dali_pipelines.cli.errors import CommandError, command, count, in_flags, one_line, refusing
 from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import config_files, option, parse, settings_of
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of, write_file
@@ -54,6 +54,9 @@ from readers.messages import printable
 if TYPE_CHECKING:
     from dali_pipelines.pixel_statistics import PixelStatistics
     from readers import Index
+
+_LISTED = 10
+"""Maximum number of unreadable rows to name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +192,10 @@ def _table(
     title = f"{name}: " if name else ""
     bad = f", {len(found.rejected)} could not be read" if found.rejected else ""
     what = "recordings" if pipeline == "audio" else "images"
-    return "\n".join((f"{title}{found.images} of {rows} {what}{bad}", *text))
+    named = [f"  {printable(each)}: {in_flags(reason)}" for each, reason in found.rejected.items()]
+    if len(named) > _LISTED:
+        named[_LISTED:] = [f"  and {len(named) - _LISTED} more"]
+    return "\n".join((f"{title}{found.images} of {rows} {what}{bad}", *named, *text))
 
 
 def _toml(

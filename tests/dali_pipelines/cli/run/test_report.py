@@ -51,6 +51,15 @@ ROWS = [("a.tar", "cut"), ("b.tar", "cut"), ("a.tar", "cut"), ("a.tar", "text")]
             {"rejected": [{"path": path, "reason": reason} for path, reason in ROWS]},
             ["2 files", "4 rows", "a.tar (2 rows): cut", "b.tar: cut", "a.tar: text"],
         ),
+        (
+            {
+                "rejected": [
+                    {"path": path, "name": f"{path}[{n}:9]", "reason": reason}
+                    for n, (path, reason) in enumerate(ROWS)
+                ]
+            },
+            ["2 files", "a.tar (2 rows): cut", "b.tar[1:9]: cut", "a.tar[3:9]: text"],
+        ),
     ],
 )
 def test_figures_of_the_summary(changes: dict[str, Any], figures: list[str]) -> None:

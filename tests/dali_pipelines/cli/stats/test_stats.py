@@ -13,6 +13,7 @@ import solar_files
 import xarray as xr
 from astropy.io import fits
 from audio_files import sound, write
+from PIL import Image
 
 from dali_pipelines import Stretch, with_keys
 from dali_pipelines.cli.main import main
@@ -118,6 +119,25 @@ def test_a_group_that_cannot_be_read(
     assert "n 1: 5 of 5" in out
     assert "n 2: " in err
     assert "n 1: 5 images" in file.read_text()
+
+
+def test_bad_files_are_named(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (archive / "3.fits").write_text("no FITS")
+    assert main(["stats", str(archive)]) == 0
+    out = capsys.readouterr().out
+    assert "5 of 6" in out
+    assert str(archive / "3.fits") in out
+
+
+def test_photographs_as_gray_images(tmp_path: Path) -> None:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8))
+    image.save(tmp_path / "a.png")
+    file = tmp_path / "stats.toml"
+    flags = ["--pipeline=jpeg", "--channels=1"]
+    assert main(["stats", str(tmp_path / "a.png"), *flags, f"--output={file}"]) == 0
+    (mean,) = tomllib.loads(file.read_text())["mean"]
+    assert mean == pytest.approx(np.asarray(image.convert("L")).mean(), abs=0.6)
+    assert main(["stats", str(tmp_path / "a.png"), "--pipeline=jpeg", "--rate=1"]) == 2
 
 
 def test_planes_and_a_file_for_run(
