@@ -49,6 +49,9 @@ def index_of(
 def samples_of(files: Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
     """Return the Index of the only file, with all its columns, or one Index of several files."""
     indexes = [scanned(file, suffixes, storage) for file in files]
+    if len(files) > 1 and not suffixes:  # of arrays, whose columns tell where they are
+        with refusing(ValueError):
+            return type(indexes[0]).concat(indexes, fill=True)
     return indexes[0] if len(files) == 1 else _images(indexes)
 
 

@@ -586,6 +586,20 @@ def test_each_variable_of_arrays_has_a_picture(
     assert (np.diff(msl) < 0).all()
 
 
+def test_several_stores_and_files_of_arrays(show: Show, captions: Captions, tmp_path: Path) -> None:
+    dims = ("time", "lat", "lon")
+    for name in ("a.zarr", "b.zarr"):
+        data = xr.Dataset({"a": (dims, np.ones((2, 8, 8)))})
+        data.to_zarr(tmp_path / name, consolidated=False)
+    data.isel(time=0).to_netcdf(tmp_path / "c.nc", engine="h5netcdf")
+    names = [tmp_path / name for name in ("a.zarr", "b.zarr", "c.nc")]
+    _, err = show(*names, "--pipeline=chunked", "--count=9")
+    assert "5 images, 0 rejected" in err
+    assert [lines[0].rpartition("/")[2] for lines, _ in captions] == [
+        *("a.zarr", "a.zarr", "b.zarr", "b.zarr", "c.nc")
+    ]
+
+
 def test_variables_of_arrays_that_cannot_be_read(
     show: Show, captions: Captions, tmp_path: Path
 ) -> None:
