@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,15 @@ class Row:
         return self.parts[name]
 
 
+class ClipFrames(NamedTuple):
+    """Frames of a video that a clip shows."""
+
+    numbers: tuple[int, ...]
+    """Number of each frame, counted from 0; some may repeat."""
+    total: int
+    """Frames of the whole video."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Named arrays of one row, native byte order, one for each SampleSpec of its Reader."""
@@ -102,6 +111,8 @@ class Sample:
     image_size: tuple[int, int] | None = None
     """(height, width) in pixels: of the whole image, for Readers with `regions`, or of the image
     that the graph makes, for Readers with `turns`."""
+    frames: ClipFrames | None = None
+    """Frames of the clip, for Readers with `frames`."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -198,6 +209,9 @@ class Reader(Protocol):
     - ``nearest``: the graph samples its images by nearest neighbour.
     - ``uses_draws``: it makes random choices, with numbers from `Row.draws`, so that they depend
       only on seed, epoch and row.
+
+    A Reader of clips of videos has ``frames``, the number of frames of each clip, and its Samples
+    have `Sample.frames`. Targets can then be those of each frame.
 
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
     it reads with `Row.part`, see `dali_pipelines.ChannelsReader`. A Reader that uses optional

@@ -245,7 +245,7 @@ class Source(Geometry):
         if placement is not None and row is None:
             arrays |= _of_targets(self.targets.blank(placement.shape))
         elif placement is not None and row is not None:
-            found = self.targets.read(self.columns, row, placement)
+            found = self.targets.read(self.columns, row, placement, sample.frames)
             arrays |= _of_targets(found.arrays)
             nbytes += found.input_bytes
         return replace(sample, arrays=arrays, input_bytes=nbytes)

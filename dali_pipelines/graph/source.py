@@ -70,13 +70,14 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
             "ChannelsReader, or one of the factories, without hdus"
         )
     _check_window_size(index, config)
-    targets = Targets(config.targets).fitted(index.table)
+    targets = Targets(config.targets, getattr(reader, "frames", None)).fitted(index.table)
     corners = _corner_columns(index, config) if config.window == "row" else ()
     columns = index.columns(
         dict.fromkeys((*config.columns, *corners)),
         parts=parts,
         notes=getattr(reader, "notes", ()),
         targets=targets.columns,
+        of_frames=targets.frame_columns,
     )
     columns = columns.with_places(places_of(config))
     schedule = Schedule(

@@ -43,7 +43,7 @@ class Columns:
 
     Parameters
     ----------
-    columns : mapping of str to Column
+    columns : mapping of str to Column or FrameColumn
         Location of each column. ``path`` is required. Optional are ``hdu``, ``plane``, ``offset``
         and ``nbytes`` (int64, -1 for none), and ``path_{part}`` (text, empty if the part is
         missing) with ``hdu_{part}`` and so on.
@@ -52,8 +52,13 @@ class Columns:
         name.
     """
 
-    def __init__(self, columns: Mapping[str, Column], notes: Sequence[str] = ()) -> None:
-        self._columns = dict(columns)
+    def __init__(
+        self, columns: Mapping[str, Column | FrameColumn], notes: Sequence[str] = ()
+    ) -> None:
+        self._columns = {name: one for name, one in columns.items() if isinstance(one, Column)}
+        self._of_frames = {
+            name: one for name, one in columns.items() if isinstance(one, FrameColumn)
+        }
         self._parts = tuple(
             name.removeprefix(PART)
             for name, column in self._columns.items()
@@ -111,14 +116,29 @@ class Columns:
         column.file.check()
         return found
 
-    def get(self, name: str, row: int) -> str | np.generic | NDArray[Any]:
-        """Return one value: text, a number, or a list as an array. Raises like `value`."""
-        column = self._columns[name]
+    def get(self, name: str, row: int, frame: int | None = None) -> str | np.generic | NDArray[Any]:
+        """Return one value: text, a number, or a list as an array. Raises like `value`.
+
+        With `frame`, the column has a list for each row, and this is the value of a frame, empty
+        if the list is null.
+        """
+        if frame is None:
+            column = self._columns[name]
+        else:
+            of_frames = self._of_frames[name]
+            column = of_frames.items
+            if of_frames.count(row) is None:
+                return "" if column.kind == "text" else column.empty
+            row = of_frames.first(row) + frame
         column.file.check_length()
         found: str | np.generic | NDArray[Any]
         found = column.text(row) if column.kind == "text" else column.value(row)
         column.file.check()
         return found
+
+    def num_frames(self, name: str, row: int) -> int | None:
+        """Return the length of the list of a row, for values of frames; None for a null list."""
+        return self._of_frames[name].count(row)
 
     def row(self, number: int) -> Row:
         """Return a row for a Reader. Raises like `value`."""
@@ -130,14 +150,17 @@ class Columns:
         file.check()
         return row
 
-    def place(self, name: str, row: int) -> Place | None:
+    def place(self, name: str, row: int, frame: int | None = None) -> Place | None:
         """Return the file in a column like ``mask_path``, or None. Raises like `value`.
 
-        It is a span of the file if there are columns ``mask_offset`` and ``mask_nbytes``.
+        It is a span of the file if there are columns ``mask_offset`` and ``mask_nbytes``. With
+        `frame` it is the whole file of a frame, as in `get`.
         """
-        path = self.text(name, row)
+        path = self.text(name, row) if frame is None else str(self.get(name, row, frame))
         if not path:
             return None
+        if frame is not None:
+            return self.places.at(path)
         stem, image = name.removesuffix(OTHER_PATH), self._located(row, "")
         etag, nbytes = self._version(row, f"{stem}_{ETAG}", f"{stem}_{FILE_BYTES}")
         if path == image.path:
@@ -335,10 +358,34 @@ class Column:
         # error.
         return str(self.value(row), "utf-8", "replace")
 
+    @property
+    def empty(self) -> NDArray[Any]:
+        """A list without items."""
+        dtype = np.dtype(self.dtype)
+        return np.empty((0, *dtype.shape), dtype.base)
+
     @cached_property
     def array(self) -> NDArray[Any]:
         """All numbers, shape (rows,) or (rows, ...): mapped, or a copy of several batches."""
         batches = [values for _, values in self._mapped]
-        dtype = np.dtype(self.dtype)
-        empty = np.empty((0, *dtype.shape), dtype.base)
-        return batches[0] if len(batches) == 1 else np.concatenate([empty, *batches])
+        return batches[0] if len(batches) == 1 else np.concatenate([self.empty, *batches])
+
+
+@dataclass(frozen=True)
+class FrameColumn:
+    """A column that has a list of values for each row, one for each frame of a video."""
+
+    spans: Column
+    """Numbers, shape (2,): position of the first value in `items`, -1 for a null list, and number
+    of values."""
+    items: Column
+    """The values of all rows: text, numbers, or lists of numbers."""
+
+    def first(self, row: int) -> int:
+        """Return the position of the first value of a row in `items`."""
+        return int(self.spans.value(row)[0])
+
+    def count(self, row: int) -> int | None:
+        """Return the number of values of a row, or None for a null list."""
+        first, count = self.spans.value(row)
+        return None if first < 0 else int(count)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
-from readers.index.columns import OTHER_PATH, Column, SharedFile
+from readers.index.columns import OTHER_PATH, Column, FrameColumn, SharedFile
 from readers.index.list_columns import are_plain, is_lists, lists_of
 from readers.index.paths import absolute, holds_paths
 from readers.index.scan import folder_of
@@ -295,7 +295,8 @@ def reader_columns(
     parts: Iterable[str],
     notes: Iterable[str],
     targets: Iterable[str],
-) -> dict[str, Column]:
+    of_frames: Iterable[str] = (),
+) -> dict[str, Column | FrameColumn]:
     """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
 
     If the table is mapped from a file, columns that need no conversion stay there.
@@ -321,7 +322,10 @@ def reader_columns(
             columns[name] = found.of_type(name, "large_binary")
         else:
             columns[name] = found.for_tensor(name)
+    frames = dict.fromkeys(of_frames)
     for name in targets:
+        if name in frames:
+            continue
         if name not in columns:
             schema.check_column(table, name)
             columns[name] = found.for_target(name)
@@ -331,7 +335,24 @@ def reader_columns(
             columns |= found.versions(name)
     stored = {name: one for name, one in columns.items() if isinstance(one, Column)}
     new = {name: one for name, one in columns.items() if not isinstance(one, Column)}
-    return stored | store_columns(new) if new else stored
+    each = {name: _frame_column(name, table[name]) for name in frames}
+    return {**stored, **(store_columns(new) if new else {}), **each}
+
+
+def _frame_column(name: str, column: pa.ChunkedArray) -> FrameColumn:
+    """Store a column that has a list of text, numbers or lists of numbers for each row."""
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    firsts = np.where(pc.is_null(column).to_numpy(), -1, np.cumsum(lengths) - lengths)
+    items = pc.list_flatten(column)
+    values: Values = items
+    if schema.holds_text(items):
+        values = items.cast("large_string")
+    else:
+        values = lists_of(name, items) if is_lists(items.type) else schema.numbers(name, items)
+    spans = store_columns({name: np.stack((firsts, lengths), axis=1)})
+    return FrameColumn(spans[name], store_columns({name: values})[name])
 
 
 @dataclass(frozen=True, slots=True)

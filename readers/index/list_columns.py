@@ -34,6 +34,16 @@ def holds_numbers(kind: pa.DataType) -> bool:
     return is_number(item.value_type if is_lists(item) else item)
 
 
+def depth(kind: pa.DataType) -> int:
+    """Return how many levels of lists a type has."""
+    return 1 + depth(kind.value_type) if is_lists(kind) else 0
+
+
+def innermost(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of lists of any depth."""
+    return innermost(kind.value_type) if is_lists(kind) else kind
+
+
 def most_items(column: pa.ChunkedArray) -> int:
     """Return the number of items of the longest list."""
     import pyarrow.compute as pc
@@ -119,6 +129,29 @@ def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any] | Sequence[A
         return False
     others = [value for value in values if not _is_array(value)]
     return len(others) < len(values) and all(map(_is_empty, others))
+
+
+def holds_lists_of_arrays(values: object) -> TypeGuard[Sequence[Sequence[Any] | None]]:
+    """Return whether these are lists of arrays of shape (n, k), or of empty ones, for each row."""
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        return False
+    lists = [value for value in values if value is not None and not _is_empty(value)]
+    return (
+        bool(lists)
+        and all(isinstance(value, list | tuple) for value in lists)
+        and (holds_arrays([item for value in lists for item in value if item is not None]))
+    )
+
+
+def column_of_lists(name: str, values: Sequence[Sequence[Any] | None]) -> pa.Array:
+    """Return lists of arrays of shape (n, k), for the frames of each row, as a column."""
+    import pyarrow as pa
+
+    lists = [() if value is None else value for value in values]
+    items = column_of_arrays(name, [() if one is None else one for each in lists for one in each])
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    missing = pa.array([value is None for value in values])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), items, mask=missing)
 
 
 def _is_array(value: object) -> TypeGuard[NDArray[Any]]:

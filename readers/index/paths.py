@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from readers.index.columns import OTHER_PATH, PART
-from readers.index.schema import holds_text, version_columns
+from readers.index.list_columns import is_lists
+from readers.index.schema import holds_text, is_text, version_columns
 from readers.messages import printable
 from readers.places.urls import LONGEST, ORDINARY, URL, check_url, is_url
 
@@ -21,14 +22,41 @@ def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
     return named and holds_text(column)
 
 
+def _paths_in(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return the paths in a column, also those in lists, as for the frames of a video; or None."""
+    import pyarrow as pa
+
+    if holds_paths(name, column):
+        return column
+    kind = column.type
+    if not (name.endswith(OTHER_PATH) and is_lists(kind) and is_text(kind.value_type)):
+        return None
+    return pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type)
+
+
+def _with_paths(column: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with other paths, in the order of `_paths_in`."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not is_lists(column.type):
+        return paths
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    offsets = pa.array(np.append(0, np.cumsum(lengths, dtype=np.int64)))
+    values = pa.concat_arrays([pa.array([], paths.type), *paths.chunks])
+    no_lists = pc.is_null(column).combine_chunks()
+    return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, values, mask=no_lists)])
+
+
 def absolute(table: pa.Table, folder: str) -> pa.Table:
     """Return the table with relative paths resolved against a folder."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     for position, name in enumerate(table.column_names):
-        paths = table[name]
-        if not holds_paths(name, paths):
+        paths = _paths_in(name, table[name])
+        if paths is None:
             continue
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
@@ -40,7 +68,8 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
             prefix = pa.scalar(os.path.join(folder, ""), pa.large_string())
             separator = pa.scalar("", pa.large_string())
             joined = pc.binary_join_element_wise(prefix, paths, separator)
-            table = table.set_column(position, name, pc.if_else(whole, paths, joined))
+            resolved = pc.if_else(whole, paths, joined)
+            table = table.set_column(position, name, _with_paths(table[name], resolved))
     return table
 
 
@@ -52,9 +81,10 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
     old, new = _folder(old), _folder(new)
     found = False
     for position, name in enumerate(table.column_names):
-        if not holds_paths(name, table[name]):
+        paths = _paths_in(name, table[name])
+        if paths is None:
             continue
-        paths = table[name].cast(pa.large_string())
+        paths = paths.cast(pa.large_string())
         below = pc.starts_with(paths, old)
         if not pc.any(below).as_py():
             continue
@@ -62,7 +92,8 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
         rest = pc.utf8_slice_codeunits(paths, len(old))
         begin, nothing = (pa.scalar(text, pa.large_string()) for text in (new, ""))
         there = pc.binary_join_element_wise(begin, rest, nothing)
-        table = table.set_column(position, name, pc.if_else(below, there, paths))
+        changed = _with_paths(table[name], pc.if_else(below, there, paths))
+        table = table.set_column(position, name, changed)
         for version in version_columns(name) if is_url(new) else ():
             if version in table.column_names:
                 unknown = pa.scalar(None, table[version].type)
@@ -88,8 +119,12 @@ def holds_urls(table: pa.Table) -> bool:
     """Return whether a row has a URL in place of a path, also of a part or a mask."""
     import pyarrow.compute as pc
 
-    columns = (table[name] for name in table.column_names if holds_paths(name, table[name]))
-    return any(pc.any(pc.match_substring(column, "://")).as_py() for column in columns)
+    columns = (_paths_in(name, table[name]) for name in table.column_names)
+    return any(
+        pc.any(pc.match_substring(column, "://")).as_py()
+        for column in columns
+        if column is not None
+    )
 
 
 def begins_with_urls(table: pa.Table) -> bool:

@@ -375,9 +375,14 @@ def is_binary(kind: pa.DataType) -> bool:
 
 def holds_text(column: pa.ChunkedArray | pa.Array) -> bool:
     """Return whether a column holds text."""
+    return is_text(column.type)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether this is a type of text."""
     import pyarrow as pa
 
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def holds_versions(table: pa.Table, etag: str, file_bytes: str) -> bool:

@@ -1501,7 +1501,8 @@ class Index:
             Numbers, bools, text, bytes or times. None, NaT, missing values of pandas, and masked
             values of NumPy or astropy become null. Or an array of shape (len, k), with k numbers
             for each row. Or for each row a list of numbers, or an array of shape (n, k), such as n
-            boxes of k = 4; [] for none. The unit of a Quantity is not kept.
+            boxes of k = 4; [] for none. Or for each row a list of these, one for each frame of a
+            video, or a list of paths of its masks. The unit of a Quantity is not kept.
 
         Raises
         ------
@@ -1635,6 +1636,7 @@ class Index:
         parts: Iterable[str] = (),
         notes: Iterable[str] = (),
         targets: Iterable[str] = (),
+        of_frames: Iterable[str] = (),
     ) -> Columns:
         """Return columns for reader processes: path, hdu and plane if present, and the named ones.
 
@@ -1648,6 +1650,8 @@ class Index:
             Columns of bytes or numbers for the Reader; those that the Index lacks are ignored.
         targets : iterable of str
             Columns of text, lists of numbers, or numbers, for targets.
+        of_frames : iterable of str
+            Those of `targets` that have a list of such values for each row.
 
         Raises
         ------
@@ -1669,7 +1673,7 @@ class Index:
         parts = tuple(parts)
         of_parts = (f"{name}_{part}" for name in present for part in parts)
         stored = (*present, *(name for name in of_parts if name in known))
-        wanted = tuple(names), parts, stored, tuple(targets)
+        wanted = tuple(names), parts, stored, tuple(targets), tuple(of_frames)
         if (columns := self._shared.get(wanted)) is None:
             found = reader_columns(self.table, self._file, *wanted)
             columns = self._shared[wanted] = Columns(found, present)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Sample, SampleSpec
-from readers.index.list_columns import is_lists, most_items
+from readers.index.list_columns import depth, innermost, is_lists, most_items
 from readers.index.schema import check_column
 from readers.sampling.placement import Placement
 from readers.targets.box_geometry import check_boxes, cut_boxes, placed_boxes
@@ -30,27 +30,30 @@ class Boxes(Target):
 
     A target named ``boxes`` produces three outputs: ``boxes``, float32, shape (batch, max_boxes,
     4), padded with 0; ``num_boxes``, int32, shape (batch,); and, under the name of their column,
-    the labels, int64, shape (batch, max_boxes), padded with -1.
+    the labels, int64, shape (batch, max_boxes), padded with -1. Boxes of each frame of a clip have
+    one more axis after the batch, of frames.
 
     Parameters
     ----------
     column : str
         Column of the Index with a list of boxes for each row. Each box has four numbers: x1, y1,
         x2, y2 in pixels of the displayed image, from the outer edge of its first pixel, as in COCO
-        and torchvision. A list may be empty; null means no boxes.
+        and torchvision. A list may be empty; null means no boxes. For `video_pipeline` there may be
+        a list for each frame of the whole video, each a list of boxes, or null.
     labels : str, optional
-        Column with a list of integers for each row, one per box.
+        Column with a list of integers for each row, or each frame, one per box.
     max_boxes : int, optional
-        Capacity for boxes, by default the largest number in any row of the Index. A row with more
-        remaining boxes is rejected.
+        Capacity for boxes, by default the largest number in any row, or frame, of the Index. A row
+        with more remaining boxes is rejected.
     min_area : float
         Least area of a box, in pixels of the sample; smaller remainders are dropped.
     min_visible : float
         Least share of a box's area that must remain, 0 to 1; other boxes are dropped.
     size : str, optional
         Column with (height, width) in pixels of the displayed image for which the boxes were made;
-        null if unknown. By default ``boxes_size`` for column ``boxes``, and so on, if the Index has
-        it, as after `Index.from_coco`.
+        null if unknown. Frames of a video share it, or have a list of them. By default
+        ``boxes_size`` for column ``boxes``, and so on, if the Index has it, as after
+        `Index.from_coco`.
 
     Raises
     ------
@@ -92,24 +95,46 @@ class Boxes(Target):
         TypeError if a column does not have such lists, ValueError if a label exceeds int64.
         """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        size = self.size
-        if size is None and f"{self.column}_size" in table.column_names:
-            size = f"{self.column}_size"
+        size = self._size_in(table)
+        of_frames = self.frame_columns(table)
+        found = {}
         for name in self.columns if size is None else (*self.columns, size):
             check_column(table, name)
-        boxes = table[self.column]
+            found[name] = table[name]
+            if name in of_frames and is_lists(table[name].type):
+                found[name] = pc.list_flatten(table[name])
+        boxes = found[self.column]
         is_empty = is_lists(boxes.type) and pa.types.is_null(boxes.type.value_type)
         if not is_lists(boxes.type) or not (is_empty or is_lists(boxes.type.value_type)):
             raise TypeError(
-                f"column {self.column!r} must have a list of boxes for each row, each with four "
-                f"numbers, got {boxes.type}"
+                f"column {self.column!r} must have a list of boxes for each row, or for each frame "
+                f"of each row, each with four numbers, got {boxes.type}"
             )
         if self.labels is not None:
-            _check_integers(self.labels, table[self.labels])
+            _check_integers(self.labels, found[self.labels])
         if size is not None:
-            _check_integers(size, table[size])
+            _check_integers(size, found[size])
         return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)), size=size)
+
+    def frame_columns(self, table: pa.Table) -> tuple[str, ...]:
+        """Return the columns that have a list for each frame of a video; () for boxes of a row."""
+        import pyarrow as pa
+
+        kind = table[self.column].type if self.column in table.column_names else None
+        is_empty = kind is not None and pa.types.is_null(innermost(kind))
+        if kind is None or depth(kind) < 3 - is_empty:
+            return ()
+        size = self._size_in(table)
+        is_each = size in table.column_names and depth(table[size].type) > 1
+        names = self.column, self.labels, size if is_each else None
+        return tuple(name for name in names if name is not None)
+
+    def _size_in(self, table: pa.Table) -> str | None:
+        """Return the column of sizes, if any."""
+        default = f"{self.column}_size"
+        return default if self.size is None and default in table.column_names else self.size
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
         """Return the specs of the boxes, their number, and any labels."""
@@ -171,7 +196,8 @@ def _check_integers(name: str, column: pa.ChunkedArray) -> None:
     inner = column.type.value_type if is_lists(column.type) else None
     if inner is None or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
         raise TypeError(
-            f"column {name!r} must have a list of integers for each row, got {column.type}"
+            f"column {name!r} must have a list of integers for each row, or each frame with boxes, "
+            f"got {column.type}"
         )
     if pa.types.is_uint64(inner):
         largest = pc.max(pc.list_flatten(column)).as_py() or 0

@@ -26,6 +26,11 @@ class Target(Protocol):
     A target that needs the row has an attribute ``needs_row``, which is True. Then `values` also
     contains the `readers.Row`, with the columns that its Reader needs, as ``row``.
 
+    A target with a method ``frame_columns(table)`` may be one of each frame of a clip. The method
+    returns the columns that have a list for each row of the table, with a value for each frame of
+    the whole video; ``()`` if the target is one of each row. `read` is then called for each frame
+    of the clip, with the values of this frame, and the arrays get a first axis of frames.
+
     A target with arrays as large as the sample has an attribute ``outside``, their value outside
     the image. With the setting `ragged` the arrays become lists, or their last two axes are padded
     with this value. Arrays of other targets must have one shape per batch.

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from readers.chunks.array import NOTE
 from readers.contract import Row, Sample, SampleSpec
 from readers.errors import reason_of
-from readers.index.schema import check_column, holds_text, part_names
+from readers.index.list_columns import is_lists
+from readers.index.schema import check_column, holds_text, is_text, part_names
 from readers.messages import printable
 from readers.places.contract import Place
 from readers.sampling.placement import Placement
@@ -41,14 +42,17 @@ class Mask(Target):
     """Mask for each image, which follows the crop, resize, flips, rotation and zoom.
 
     Each pixel of the output has the unchanged value of the nearest mask pixel; mean, std and
-    `transform` do not apply. The output has shape (batch, height, width).
+    `transform` do not apply. The output has shape (batch, height, width), and for masks of each
+    frame of a clip (batch, frames, height, width).
 
     Parameters
     ----------
     column : str, optional
         Text column of the Index with the mask file of each row. If the column's name ends in
         ``_path``, relative paths in an Index file or a catalogue refer to its folder, as for
-        images. A row without a mask is rejected.
+        images. A row without a mask is rejected. For `video_pipeline` there may be a list for each
+        row, with the file of each frame of the whole video; a clip is rejected if one of its frames
+        has none.
     dtype : str
         NumPy name of the output's type. A mask with values outside the range of the type is
         rejected.
@@ -145,12 +149,13 @@ class Mask(Target):
             self._check_variable(table)
             return self
         check_column(table, self.column)
-        if not holds_text(table[self.column]):
+        if not holds_text(table[self.column]) and not self.frame_columns(table):
             raise TypeError(
                 f"column {self.column!r} must hold paths of masks, got {table[self.column].type}: "
                 "convert it to text, e.g. with column.cast(pyarrow.string())"
             )
-        if self.hdu is None or isinstance(self.hdu, int):
+        is_each = bool(self.frame_columns(table))
+        if not is_each and (self.hdu is None or isinstance(self.hdu, int)):
             self._check_shared(table)
         return self
 
@@ -170,6 +175,13 @@ class Mask(Target):
                     *(other, hdu, printable(path), of_mask, printable(mask)),
                 )
                 return
+
+    def frame_columns(self, table: pa.Table) -> tuple[str, ...]:
+        """Return the column if it has a list for each row, of a path for each frame; else ()."""
+        if self.column is None or self.column not in table.column_names:
+            return ()
+        kind = table[self.column].type
+        return self.columns if is_lists(kind) and is_text(kind.value_type) else ()
 
     def _check_variable(self, table: pa.Table) -> None:
         if NOTE not in table.column_names:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from readers.contract import Row, Sample, SampleSpec
+from readers.contract import ClipFrames, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
 from readers.sampling.placement import Placement
@@ -19,7 +21,28 @@ if TYPE_CHECKING:
 
 
 class Targets(UserDict[str, Target]):
-    """Targets of each sample, in order."""
+    """Targets of each sample, in order.
+
+    Parameters
+    ----------
+    targets : mapping of str to Target
+        Targets by name.
+    frames : int, optional
+        Frames of a sample, for clips of videos.
+    frame_columns : mapping of str to tuple of str
+        Columns with a list of values for each row, one for each frame, of targets that are those of
+        each frame; `fitted` finds them.
+    """
+
+    def __init__(
+        self,
+        targets: Mapping[str, Target] | None = None,
+        frames: int | None = None,
+        frame_columns: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        super().__init__(targets or {})
+        self._frames = frames
+        self._of_frames = dict(frame_columns or {})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -27,9 +50,14 @@ class Targets(UserDict[str, Target]):
         return tuple(dict.fromkeys(name for one in self.values() for name in one.columns))
 
     @property
+    def frame_columns(self) -> tuple[str, ...]:
+        """Those of `columns` that have a list of values for each row, one for each frame."""
+        return tuple(dict.fromkeys(name for names in self._of_frames.values() for name in names))
+
+    @property
     def specs(self) -> tuple[SampleSpec, ...]:
         """Specs of all targets' arrays."""
-        return tuple(spec for name, target in self.items() for spec in target.specs(name))
+        return tuple(spec for name in self for spec in self._specs(name))
 
     @property
     def outside(self) -> dict[str, float]:
@@ -42,25 +70,36 @@ class Targets(UserDict[str, Target]):
         }
 
     def fitted(self, table: pa.Table) -> Targets:
-        """Return the targets with values from the table of an Index; see `Target.fitted`."""
-        return Targets({name: target.fitted(table) for name, target in self.items()})
+        """Return the targets with values from the table of an Index; see `Target.fitted`.
 
-    def read(self, columns: Columns, row: Row, placement: Placement) -> Sample:
+        TypeError if a target is one of each frame, but samples are images.
+        """
+        of_frames: dict[str, tuple[str, ...]] = {}
+        for name, target in self.items():
+            find = getattr(target, "frame_columns", None)
+            if find is not None and (found := tuple(find(table))):
+                of_frames[name] = found
+            if name in of_frames and self._frames is None:
+                raise TypeError(
+                    f"column {found[0]!r} of target {name!r} is {table[found[0]].type}, a list for "
+                    "each frame of a video, but each sample of this pipeline is an image: use "
+                    "video_pipeline, or a column with one value for each row"
+                )
+        fitted = {name: target.fitted(table) for name, target in self.items()}
+        return Targets(fitted, self._frames, of_frames)
+
+    def read(
+        self, columns: Columns, row: Row, placement: Placement, frames: ClipFrames | None = None
+    ) -> Sample:
         """Read all targets of a row, or raise ReadError."""
         arrays: dict[str, NDArray[Any]] = {}
         input_bytes = 0
-        for name, target in self.items():
+        for name in self:
             try:
-                files = getattr(target, "files", ())
-                values: dict[str, Any] = {
-                    column: (columns.place if column in files else columns.get)(column, row.number)
-                    for column in target.columns
-                }
-                if getattr(target, "needs_row", False):
-                    values["row"] = row
-                sample = target.read(name, values, placement)
-                for spec in target.specs(name):
-                    spec.check(sample[spec.name])
+                if name in self._of_frames:
+                    sample = self._read_frames(columns, name, row, placement, frames)
+                else:
+                    sample = self._read(columns, name, row, placement)
             except Exception as error:
                 known = isinstance(error, OSError | ValueError)
                 reason = str(error) if known else f"{type(error).__name__}: {error}"
@@ -69,13 +108,76 @@ class Targets(UserDict[str, Target]):
             input_bytes += sample.input_bytes
         return Sample(arrays, input_bytes)
 
+    def _read(
+        self, columns: Columns, name: str, row: Row, placement: Placement, frame: int | None = None
+    ) -> Sample:
+        """Read a target of a row, or of a frame of its clip."""
+        target = self[name]
+        files = getattr(target, "files", ())
+        each = self._of_frames.get(name, ())
+        values: dict[str, Any] = {}
+        for column in target.columns:
+            get = columns.place if column in files else columns.get
+            values[column] = get(column, row.number, frame if column in each else None)
+        if getattr(target, "needs_row", False):
+            values["row"] = row
+        sample = target.read(name, values, placement)
+        for spec in target.specs(name):
+            spec.check(sample[spec.name])
+        return sample
+
+    def _read_frames(
+        self,
+        columns: Columns,
+        name: str,
+        row: Row,
+        placement: Placement,
+        frames: ClipFrames | None,
+    ) -> Sample:
+        """Read a target of each frame of a clip."""
+        if frames is None:
+            raise ValueError("the Samples of this Reader must have frames")
+        for column in self._of_frames[name]:
+            count = columns.num_frames(column, row.number)
+            if count not in (None, frames.total):
+                raise ValueError(
+                    f"column {column!r} has a list of {count} for this row, but the video has "
+                    f"{frames.total} frames: expected a value for each frame, or null"
+                )
+        found: dict[int, Sample] = {}
+        for frame in dict.fromkeys(frames.numbers):
+            try:
+                found[frame] = self._read(columns, name, row, placement, frame)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"frame {frame}: {error}") from error
+        arrays = {
+            spec.name: np.stack([found[frame][spec.name] for frame in frames.numbers])
+            for spec in self[name].specs(name)
+        }
+        return Sample(arrays, sum(sample.input_bytes for sample in found.values()))
+
     def blank(self, shape: tuple[int, int]) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of a sample without a row, for an output of (height, width)."""
         arrays: dict[str, NDArray[Any]] = {}
         for name, target in self.items():
-            arrays |= target.blank(name, shape).arrays
+            for spec, array in target.blank(name, shape).arrays.items():
+                if name in self._of_frames:
+                    array = np.stack([array] * (self._frames or 1))
+                arrays[spec] = array
         return arrays
 
     def nbytes(self, shape: tuple[int, int]) -> int:
         """Return the bytes of all targets' arrays for an output of (height, width)."""
         return sum(array.nbytes for array in self.blank(shape).values())
+
+    def _specs(self, name: str) -> tuple[SampleSpec, ...]:
+        specs = self[name].specs(name)
+        if name not in self._of_frames:
+            return specs
+        shapes = (
+            None if spec.shape is None else (self._frames or 1, *spec.shape) for spec in specs
+        )
+        return tuple(
+            replace(spec, ndim=(spec.ndim or 0) + 1, shape=shape)
+            for spec, shape in zip(specs, shapes, strict=True)
+        )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.buffers import buffer
-from readers.contract import Peek, Row, Sample, SampleSpec, Short
+from readers.contract import ClipFrames, Peek, Row, Sample, SampleSpec, Short
 from readers.errors import ReadError, reason_of
 from readers.places.contract import Place
 from readers.values import check_integer
@@ -131,7 +131,8 @@ class VideoReader:
             "time": packets.times(clip.numbers),
             "length": np.array(clip.length, np.int32),
         }
-        return Sample(arrays, nbytes, size)
+        frames = ClipFrames(tuple(clip.numbers), packets.stream.frames)
+        return Sample(arrays, nbytes, size, frames)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Return the size that the Index has noted, or demux the file."""

@@ -15,7 +15,12 @@ from readers.index.classes import (
     without_classes,
 )
 from readers.index.grouping.frames import common_frames, with_frames
-from readers.index.list_columns import column_of_arrays, holds_arrays
+from readers.index.list_columns import (
+    column_of_arrays,
+    column_of_lists,
+    holds_arrays,
+    holds_lists_of_arrays,
+)
 from readers.index.rows.windows import CORNERS, common_windows, with_windows
 from readers.values import check_bool
 
@@ -131,6 +136,8 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     _check_masks(name, values)
     if holds_arrays(values):
         return column_of_arrays(name, values)
+    if holds_lists_of_arrays(values):
+        return column_of_lists(name, values)
     if hasattr(values, "__array__") and not _is_for_arrow(values):
         masked = np.ma.isMaskedArray(values) or hasattr(values, "unmasked")  # astropy's Masked
         values = np.ma.asarray(values) if masked else np.asarray(values)
