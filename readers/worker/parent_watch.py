@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -13,14 +12,18 @@ def die_with(pid: int) -> None:
     """Kill this process when the consumer, process `pid`, exits.
 
     This uses a pidfd. PR_SET_PDEATHSIG fires when the *thread* that started the readers ends, and
-    under forkserver it watches the server.
+    under forkserver it watches the server. OSError if there is no file descriptor left for it.
     """
+    try:
+        consumer = os.pidfd_open(pid)
+    except ProcessLookupError:  # already exited
+        os.kill(os.getpid(), signal.SIGKILL)
+        return
+    poll = select.poll()
+    poll.register(consumer, select.POLLIN)
 
     def watch() -> None:
-        with contextlib.suppress(ProcessLookupError):  # already exited
-            poll = select.poll()
-            poll.register(os.pidfd_open(pid), select.POLLIN)
-            poll.poll()
+        poll.poll()
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="die-with-consumer", daemon=True).start()

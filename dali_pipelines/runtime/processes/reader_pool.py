@@ -84,6 +84,7 @@ class ReaderPool:
         self._asking = threading.Lock()
         self._channel: _Channel | None = None
         self._map: mmap.mmap | None = None
+        self._shared: SharedMemory | None = None
         self._pinned: PinnedSlab | None = None
         self._new_blocks = list[tuple[int, int]]()
         self.readers: ReaderProcesses | None = None
@@ -108,18 +109,8 @@ class ReaderPool:
                 "reader processes: loop over the Loader in the main process, or call the factory "
                 "of its pipeline here, with num_read_processes=0, which a Loader does not take"
             )
-        batch_size, num_readers = self._source.schedule.batch_size, self._num_readers
-        room = region_bytes(num_readers)
-        most_slots = max(_MOST_SLOTS, 2 * self._num_slots)
-        self._layout = Layout(self._source.specs, batch_size, num_readers, room, most_slots)
-        shared = SharedMemory(self._layout.nbytes)
-        memory = self._map = shared.map()
-        if self._cuda is not None:
-            self._pinned = PinnedSlab(np.frombuffer(memory, np.uint8), self._cuda)
-        own, theirs = socket.socketpair()
-        self._channel = _Channel(own)
         try:
-            processes = self._started(shared, theirs)
+            processes = self._started(*self._opened())
         except (ConnectionError, EOFError):
             cause = "a reader process or the fork server died while it was started"
             raise ReaderProcessError(cause) from None
@@ -131,13 +122,10 @@ class ReaderPool:
                 f"{error.strerror}, while {self._num_readers} reader processes were started: raise "
                 "the limit (ulimit -n), or use fewer num_read_processes",
             ) from None
-        finally:
-            theirs.close()
+        assert self._channel is not None
         self.readers = ReaderProcesses(processes, self._channel.close)
-        # Processes that were forked meanwhile, such as readers of other pipelines, have it mapped.
-        weakref.finalize(memory, _give_back, shared, os.getpid()).atexit = False
         self._poll = select.poll()
-        self._poll.register(own, select.POLLIN)
+        self._poll.register(self._channel.fileno, select.POLLIN)
         for end in self.readers.exits.values():
             self._poll.register(end, select.POLLIN)
         self._ask()
@@ -154,15 +142,32 @@ class ReaderPool:
             self.readers.close()
             self.readers.processes.clear()
             self.readers.exits.clear()
+            if self._map is not None and self._shared is not None:
+                # Processes that were forked meanwhile, as other readers are, have it mapped, too.
+                weakref.finalize(self._map, _give_back, self._shared, self._consumer).atexit = False
         elif self._channel is not None:  # interrupted as it started them
             self._channel.close()
-        self._map = None
+        self._map = self._shared = None
 
     def unpin(self) -> None:
         """Undo the page-locking, after the graph has ended with its last copy to the GPU."""
         if self._pinned is not None:
             self._pinned.close()
             self._pinned = None
+
+    def _opened(self) -> tuple[SharedMemory, socket.socket]:
+        """Open the slab and the socket; return the readers' end of it."""
+        batch_size, num_readers = self._source.schedule.batch_size, self._num_readers
+        room = region_bytes(num_readers)
+        most_slots = max(_MOST_SLOTS, 2 * self._num_slots)
+        self._layout = Layout(self._source.specs, batch_size, num_readers, room, most_slots)
+        shared = SharedMemory(self._layout.nbytes)
+        self._map, self._shared, self._consumer = shared.map(), shared, os.getpid()
+        if self._cuda is not None:
+            self._pinned = PinnedSlab(np.frombuffer(self._map, np.uint8), self._cuda)
+        own, theirs = socket.socketpair()
+        self._channel = _Channel(own)
+        return shared, theirs
 
     def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:
         context: Any = multiprocessing.get_context(self._method)
@@ -184,6 +189,8 @@ class ReaderPool:
                 if process.pid is not None:
                     process.kill()
             raise
+        finally:
+            theirs.close()
         return processes
 
     # Slots: free -> asked for -> held by DALI -> dropped -> free.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import resource
 import signal
 from multiprocessing.context import set_spawning_popen
 from multiprocessing.reduction import ForkingPickler
@@ -95,3 +96,29 @@ def test_a_forked_reader_runs_no_handler_of_its_consumer() -> None:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+
+
+def test_a_reader_that_cannot_watch_its_consumer_does_not_start() -> None:
+    """It would stay where its consumer is killed."""
+    context, consumer = multiprocessing.get_context("fork"), os.getpid()
+
+    def run() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        setup.set_up(consumer)
+
+    reader = context.Process(target=run)
+    reader.start()
+    reader.join()
+    assert reader.exitcode == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_whose_consumer_has_exited_ends() -> None:
+    context = multiprocessing.get_context("fork")
+    consumer = context.Process(target=int)
+    consumer.start()
+    consumer.join()
+    reader = context.Process(target=lambda: (setup.set_up(consumer.pid or 0), signal.pause()))
+    reader.start()
+    reader.join()
+    assert reader.exitcode == -signal.SIGKILL
