@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from typing import Any
+
+from readers.fork_safe_lock import ForkSafeLock
 
 
 class _Silence:
@@ -15,7 +16,7 @@ class _Silence:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._inside = 0
         self._before: Any = None
 

@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
@@ -21,12 +20,13 @@ from typing import Any
 
 from readers.cache.folder import cache_folder, user_folder
 from readers.cache.locks import locked
+from readers.fork_safe_lock import ForkSafeLock
 
 logger = logging.getLogger(__name__)
 
 _COMPILED_BY_S = 300.0
 """Seconds that a process waits for another one, which may be stopped, before it compiles."""
-_SETTING = threading.RLock()
+_SETTING = ForkSafeLock()
 """Held while numba's setting of the folder, which all threads share, is changed."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from readers.fits.headers import HduName, Keywords
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
 from readers.fits.tiles.image import TiledImage
+from readers.fork_safe_lock import ForkSafeLock
 from readers.window import Window
 
 _BITPIX = (8, 16, 32, 64, -32, -64)
@@ -27,7 +27,7 @@ _KNOWN_IMAGES = 1024
 """Images to keep, some 4 kB each."""
 _MOST_AT_ONCE = 64 << 20
 """Most bytes of data that are fetched at once for astropy, which reads small pieces."""
-_hcompress = threading.Lock()
+_hcompress = ForkSafeLock()
 """astropy's decoder of HCOMPRESS_1 has static variables, and lets other threads run meanwhile."""
 
 

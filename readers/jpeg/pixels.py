@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from PIL import Image
+
+from readers.fork_safe_lock import ForkSafeLock
 
 MAX_PIXELS = 1 << 30
 """Most pixels of an image, which take 3 GiB in RGB of 8 bits. OpenCV, which DALI 2.4 uses on CPUs,
@@ -20,7 +21,7 @@ MAX_NBYTES = (1 << 31) - 1
 """Most bytes of a file that OpenCV decodes."""
 
 _Result = TypeVar("_Result")
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 
 
 def check_pixels(kind: str, height: int, width: int) -> None:

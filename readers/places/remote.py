@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from readers.fork_safe_lock import ForkSafeLock
 from readers.places.contract import too_short
 from readers.places.failures import ChangedError, ShortAnswerError, requesting
 from readers.places.storage import Storage
@@ -31,7 +31,7 @@ class Traffic:
     """Requests and bytes of this process, also from caches, since the last count."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._counts = 0, 0, 0
         self.num_begun = 0
         """Number of requests that this process has begun."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,19 +68,29 @@ def run(
     end: socket.socket,
 ) -> None:
     """Run as a reader of process `consumer` until that closes its end of the socket or exits."""
-    setup.set_up(consumer)
-    source = setup.loads(sent) if isinstance(sent, setup.Parcel) else sent
-    memory = np.frombuffer(shared.map(), np.uint8)
-    note_block = partial(_send_block, end, number)
-    region = Region(shared, memory, layout.region(number), layout.region_bytes, note_block)
-    loop = ReadLoop(source, layout, region, end)
-    loop.answer(READY, 0, 0, 0)
     try:
+        setup.set_up(consumer)
+        source = setup.loads(sent) if isinstance(sent, setup.Parcel) else sent
+        memory = np.frombuffer(shared.map(), np.uint8)
+        note_block = partial(_send_block, end, number)
+        region = Region(shared, memory, layout.region(number), layout.region_bytes, note_block)
+        loop = ReadLoop(source, layout, region, end)
+        loop.answer(READY, 0, 0, 0)
         while task := loop.next_task():
             loop.read(*task)
-    except NoMemory:
-        traceback.print_exc()
-        os._exit(NO_MEMORY)
+    except BaseException as error:
+        _fail(error)
+
+
+def _fail(error: BaseException) -> NoReturn:
+    """End this process at once: the consumer would wait forever for a lost sample.
+
+    At a normal exit Python waits for threads, and one that a Reader made may be stuck.
+    """
+    traceback.print_exception(error)
+    with suppress(Exception):
+        sys.stdout.flush()
+    os._exit(NO_MEMORY if isinstance(error, NoMemory) else 1)
 
 
 class ReadLoop:
@@ -131,9 +142,7 @@ class ReadLoop:
         try:
             self._read(task, index)
         except BaseException as error:
-            # The consumer would wait forever for a reader that has lost a sample.
-            traceback.print_exc()
-            os._exit(NO_MEMORY if isinstance(error, NoMemory) else 1)
+            _fail(error)
         self._free.release()
 
     def _read(self, task: _Task, index: int) -> None:

@@ -7,13 +7,13 @@ import multiprocessing
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker, spawn
 
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from readers.contract import Reader
+from readers.fork_safe_lock import ForkSafeLock
 
 MAIN = "DALI_PIPELINES_MAIN"
 """Environment variable that tells the fork server what to import as the main module."""
@@ -28,17 +28,8 @@ _LONGEST = 100_000
 """Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
 
 
-_starting = threading.Lock()
+_starting = ForkSafeLock()
 """Variables of the environment are replaced for all threads: they start it one after the other."""
-
-
-def _forget_other_threads() -> None:
-    """Replace the lock in a forked process: the thread that holds it was not copied."""
-    global _starting
-    _starting = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:

@@ -198,3 +198,31 @@ def test_a_bug_of_the_source_ends_the_process(read_threads: int) -> None:
     found = run([sys.executable, "-c", FAILING, str(read_threads)], timeout=TIMEOUT_S)
     assert found.returncode == 1
     assert "a bug of the Source" in found.stderr
+
+
+STUCK = """
+import os
+import socket
+import threading
+from readers.contract import SampleSpec
+from readers.worker.read_loop import MESSAGE, run
+from readers.worker.slab import Layout, SharedMemory
+
+class Leaving:
+    read_threads = 1
+    def __call__(self, info):
+        threading.Thread(target=threading.Event().wait).start()
+        raise SystemExit("the Reader leaves")
+
+layout = Layout((SampleSpec(name="a", dtype="uint8", ndim=1),), 1, 1)
+own, theirs = socket.socketpair()
+own.send(MESSAGE.pack(0, 0, 1, 0))
+run(os.getppid(), Leaving(), layout, SharedMemory(layout.nbytes), 0, theirs)
+"""
+
+
+def test_a_reader_that_fails_does_not_wait_for_threads_of_its_own() -> None:
+    """Nor would its consumer notice that it has ended."""
+    found = run([sys.executable, "-c", STUCK], timeout=TIMEOUT_S)
+    assert found.returncode == 1
+    assert "the Reader leaves" in found.stderr

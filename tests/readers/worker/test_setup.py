@@ -118,7 +118,12 @@ def test_a_reader_whose_consumer_has_exited_ends() -> None:
     consumer = context.Process(target=int)
     consumer.start()
     consumer.join()
-    reader = context.Process(target=lambda: (setup.set_up(consumer.pid or 0), signal.pause()))
+
+    def run() -> None:
+        setup.set_up(consumer.pid or 0)
+        signal.pause()
+
+    reader = context.Process(target=run)
     reader.start()
     reader.join()
     assert reader.exitcode == -signal.SIGKILL
