@@ -71,9 +71,8 @@ def run(
     try:
         setup.set_up(consumer)
         source = setup.loads(sent) if isinstance(sent, setup.Parcel) else sent
-        memory = np.frombuffer(shared.map(), np.uint8)
         note_block = partial(_send_block, end, number)
-        region = Region(shared, memory, layout.region(number), layout.region_bytes, note_block)
+        region = Region(shared, layout.region(number), layout.region_bytes, note_block)
         loop = ReadLoop(source, layout, region, end)
         loop.answer(READY, 0, 0, 0)
         while task := loop.next_task():

@@ -210,8 +210,6 @@ class Region:
     ----------
     shared : SharedMemory
         Memory of the slab.
-    memory : ndarray, shape (bytes,), uint8
-        The same memory as mapped in this process.
     start, nbytes : int
         First byte of the region, and number of bytes.
     note_block : callable, optional
@@ -221,14 +219,15 @@ class Region:
     def __init__(
         self,
         shared: SharedMemory,
-        memory: Bytes,
         start: int,
         nbytes: int,
         note_block: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._shared, self.memory = shared, memory
+        self._shared, self._map = shared, shared.map()
+        self.memory = np.frombuffer(self._map, np.uint8)
+        """The whole slab as mapped in this process, shape (bytes,)."""
         self._note_block = note_block
-        self._address = address_of(memory)
+        self._address = address_of(self.memory)
         self._start = self._end = start
         self._nbytes = nbytes
         self._free: list[tuple[int, int]] = []  # (bytes, first byte), in order
@@ -267,6 +266,10 @@ class Region:
                 "space: use a smaller batch_size or prefetch, or raise the limits of virtual "
                 "memory and file size (ulimit -v, -f)"
             )
+        if self._free:
+            # All are too small. This one takes the place of the largest, as samples may grow.
+            smaller, first = self._free.pop()
+            self._map.madvise(mmap.MADV_REMOVE, first, smaller)
         try:
             os.posix_fallocate(self._shared.fd, start, size)
         except OSError as error:

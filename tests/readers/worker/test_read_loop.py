@@ -62,7 +62,7 @@ class Consumer:
         self.memory = np.frombuffer(shared.map(), np.uint8)
         self.end, theirs = socket.socketpair()
         self.end.settimeout(TIMEOUT_S)
-        region = Region(shared, self.memory, self.layout.region(0), 1 << 30)
+        region = Region(shared, self.layout.region(0), 1 << 30)
         loop = ReadLoop(source, self.layout, region, theirs)
         self.thread = threading.Thread(target=self._serve, args=(loop, theirs))
         self.thread.start()
@@ -184,7 +184,7 @@ class Failing:
 
 layout = Layout((SampleSpec(name="a", dtype="uint8", ndim=1),), 4, 1)
 shared = SharedMemory(layout.nbytes)
-region = Region(shared, np.frombuffer(shared.map(), np.uint8), layout.region(0), 1 << 30)
+region = Region(shared, layout.region(0), 1 << 30)
 own, theirs = socket.socketpair()
 loop = ReadLoop(Failing(), layout, region, theirs)
 loop.read(0, 0, 4, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_each_sample_of_a_batch_is_in_one_task(batch_size: int, num_readers: int
 
 def region(nbytes: int = 256 << 20) -> Region:
     shared = SharedMemory(nbytes)
-    return Region(shared, np.frombuffer(shared.map(), np.uint8), 0, nbytes)
+    return Region(shared, 0, nbytes)
 
 
 batches = st.lists(
@@ -93,6 +94,17 @@ def test_memory_is_used_again() -> None:
         writer = Writer(own, batch % 3)
         ends |= {writer.place(writer.empty(10**6 + 700 * (batch % 50))) for _ in range(4)}
     assert max(ends) < 4 * 3 * 2 * 10**6
+
+
+def test_larger_blocks_take_the_place_of_smaller_ones() -> None:
+    """In an Index that is sorted by size each sample is a little larger than all before it."""
+    nbytes, shared = 1 << 20, SharedMemory(1 << 30)
+    own = Region(shared, 0, 1 << 30)
+    for batch in range(60):
+        own.begin(batch % 3, batch)
+        Writer(own, batch % 3).empty(nbytes)[...] = 1
+        nbytes += nbytes // 15
+    assert os.fstat(shared.fd).st_blocks * 512 < 4 * nbytes
 
 
 @pytest.mark.parametrize("dtype", ["uint8", ">i2", "float64"])
