@@ -36,6 +36,8 @@ _LEFT_OUT = frozenset(
     OrderSettings.__annotations__.keys()
     | {"num_epochs", "mode", "dtype", "memory_format", "columns", "targets"}
 )
+_TURNS = frozenset(("flip", "flip_probability", "rotate", "speeds"))
+"""Other random settings, which mode ``eval`` turns off."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def pixel_statistics(
     count : int
         Most images to read.
     seed : int
-        Seed of the drawn rows and pixels.
+        Seed of the drawn rows, windows and pixels.
     num_read_processes : int
         Number of reader processes.
     devices : sequence of int or None
@@ -120,9 +122,9 @@ def pixel_statistics(
     progress : callable
         Wraps the batches to report progress, e.g. ``tqdm.tqdm``.
     **settings
-        Keywords of the factory: crop, planes, hdus, calibration, and so on. Nothing is random.
-        Settings of the order are ignored, and those that change pixel values: mean, std, augment,
-        transform and stretch, also the stretch of a calibration.
+        Keywords of the factory: crop, planes, hdus, calibration, and so on. Only windows are
+        random, if ``window="random"``. Settings of the order are ignored, and those that change
+        pixel values: mean, std, augment, transform and stretch, also the stretch of a calibration.
 
     Returns
     -------
@@ -145,6 +147,10 @@ def pixel_statistics(
         kept = _unstretched(kept)
     if factory is chunked_pipeline and kept.get("variables") is None:
         kept["variables"] = channels_of(index, None, settings.get("targets", {})).names
+    if is_drawn := kept.get("window") == "random":  # the middle alone may be brighter
+        low, high = kept.pop("zoom", (1, 1))
+        kept = {name: one for name, one in kept.items() if name not in _TURNS}
+        kept |= {"seed": seed, "shuffle": False} | ({"zoom": (low, high)} if low == high else {})
     gathered = _Gathered(seed)
     with Loader(
         factory,
@@ -155,7 +161,7 @@ def pixel_statistics(
         framework="numpy",
         bad_sample="skip",
         num_epochs=1,
-        mode="eval",
+        mode="train" if is_drawn else "eval",
         rejected={number: bad[row] for number, row in enumerate(rows) if row in bad},
         **kept,
     ) as loader:

@@ -19,6 +19,7 @@ from PIL import Image
 from dali_pipelines import (
     Calibration,
     Index,
+    Loader,
     Noise,
     PixelStatistics,
     ReadError,
@@ -72,6 +73,18 @@ def test_they_are_of_the_geometry_without_chance_and_what_follows(cubes: Index) 
     settings: dict[str, Any] = {"crop": (10, 12), "window": "random", "flip": "hv", "mean": 3}
     more: dict[str, Any] = {"std": 9, "augment": (Noise(100.0),), "stretch": Stretch(kind="asinh")}
     found = pixel_statistics(fits_pipeline, cubes, planes="all", **settings, **more)
+    windows = []
+    more = {"outputs": ("window",), "shuffle": False, "batch_size": 1, "devices": "cpu"}
+    with Loader(fits_pipeline, cubes, planes="all", **settings, **more) as loader:
+        for batch in loader:
+            y, x, _, _ = map(int, batch["window"][0])
+            cube = fits.getdata(cubes.path(int(batch["row"][0])))
+            windows.append(cube[:, y : y + 10, x : x + 12])
+    compare(found, [np.concatenate([one[plane].ravel() for one in windows]) for plane in range(2)])
+
+
+def test_a_window_in_the_middle_stays_there(cubes: Index) -> None:
+    found = pixel_statistics(fits_pipeline, cubes, planes="all", crop=(10, 12), rotate=90)
     centred = []
     for row in range(len(cubes)):
         cube = fits.getdata(cubes.path(row))

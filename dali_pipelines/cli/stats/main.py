@@ -5,9 +5,9 @@
     dali-pipelines stats speech/ --pipeline audio --features log_mel -o stats.toml
     dali-pipelines run --data archive/ --config stats.toml
 
-Images are those that `run` delivers with the same flags, but without random numbers, mean, std,
-stretch, augmentations and transform: a random window is the middle of the image, a random area the
-whole image. Of recordings the samples are counted, or with --features their features. Rows are
+Images are those that `run` delivers with the same flags, but without flips, turns, mean, std,
+stretch, augmentations and transform. Random windows are drawn, one of each image; a random area is
+the whole image. Of recordings the samples are counted, or with --features their features. Rows are
 drawn at random, one from each of --count equal parts of the Index. For each channel it prints mean,
 standard deviation and percentiles; pixels without a value are left out. With --by there is a table
 for each value of a column of the Index.
