@@ -14,7 +14,7 @@ class Rejected:
     row: int
     """Row of the Index."""
     path: str
-    """File of the row."""
+    """File of the row; of several files the first, and the reason names the bad one."""
     reason: str
     """Why it could not be read."""
     hdu: int | None = None
