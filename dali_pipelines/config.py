@@ -206,8 +206,8 @@ class PipelineConfig:
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
     `dali_pipelines.Chance`."""
     dtype: DType = "float32"
-    """Element type of the output, also as a dtype of NumPy or PyTorch. Integer types deliver the
-    values as stored in the files, which must have that type: FITS integers are not scaled, and
+    """Element type of the output, also as a dtype of NumPy, PyTorch or JAX. Integer types deliver
+    the values as stored in the files, which must have that type: FITS integers are not scaled, and
     there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed, with
     results that are rounded, unless the interpolation is ``nearest``. DALI has no ``bfloat16``: a
     Loader for PyTorch or JAX rounds float32 to it; a pipeline without one delivers float32."""
@@ -471,7 +471,11 @@ def _numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[flo
     """Return the numbers of a setting that takes one or more; or raise ValueError."""
     if value is None:
         return None
-    values = (value,) if isinstance(value, Real) else value
+    values: Any = (value,) if isinstance(value, Real) else value
+    if hasattr(values, "tolist"):  # an array or a tensor, also of shape (channels, 1, 1)
+        array = np.asarray(values.tolist())
+        if array.size == max(array.shape, default=1):
+            values = array.ravel().tolist()
     if not are_all(values, Real):
         raise ValueError(f"{name} must be a number, or one for each channel, got {value!r}")
     return tuple(float(number) for number in values)

@@ -17,7 +17,7 @@ from readers.messages import did_you_mean
 
 Documented = TypeVar("Documented", bound=Callable[..., Any])
 
-_ELSEWHERE = {
+ELSEWHERE = {
     "num_workers": "num_read_processes",
     "py_num_workers": "num_read_processes",
     "drop_last": "tail",
@@ -26,8 +26,24 @@ _ELSEWHERE = {
     "sampler": "weights",
     "steps_per_epoch": "epoch_steps",
     "registered_size": "size",
+    "rank": "shard_id",
+    "world_size": "num_shards",
+    "last_batch_policy": "tail",
+    "random_resized_crop": "random_area",
+    "scale": "random_area",
+    "ratio": "random_aspect_ratio",
+    "center_crop": "crop",
+    "random_crop": "crop",
+    "horizontal_flip": "flip",
+    "random_horizontal_flip": "flip",
+    "hflip": "flip",
+    "degrees": "rotate",
+    "normalize": "mean",
+    "channels_last": "memory_format",
+    "layout": "memory_format",
+    "output_layout": "memory_format",
 }
-"""Names in PyTorch's DataLoader, Keras, DALI and `show`, and our names for the same settings."""
+"""Names in PyTorch's DataLoader, torchvision, Keras, DALI and `show`, and ours for these."""
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
@@ -61,7 +77,7 @@ def check_names(
     for name in given:
         if name not in known:
             taken = {*known} - {*refused}
-            asked = did_you_mean(name, taken, _ELSEWHERE).strip()
+            asked = did_you_mean(name, taken, ELSEWHERE).strip()
             told = asked or f"available settings: {', '.join(sorted(taken))}"
             raise TypeError(f"{where} takes no setting {name!r}: {told}")
 

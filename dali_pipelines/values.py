@@ -23,9 +23,14 @@ def check_type(name: str, value: object, kind: Any, expected: str) -> None:
 
 
 def torch_name(value: Any) -> Any:
-    """Return the name of a dtype of NumPy or PyTorch, or of a memory format; others as they are."""
+    """Return the name of a dtype of NumPy, JAX or PyTorch, or of a memory format.
+
+    Other values stay as they are.
+    """
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return np.dtype(value).name
+    if isinstance(value, type) and isinstance(of_jax := getattr(value, "dtype", None), np.dtype):
+        return of_jax.name  # jax.numpy.bfloat16 is a class with a dtype
     is_of_torch = type(value).__module__ == "torch"  # which need not be imported
     return str(value).removeprefix("torch.") if is_of_torch else value
 

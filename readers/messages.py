@@ -53,6 +53,8 @@ def near(
     meant = {other.lower(): ours for other, ours in others.items() if ours in known}
     meant |= {each.lower(): each for each in known}
     asked = name.lower()
+    if asked in meant:
+        return [meant[asked]]
     found = difflib.get_close_matches(asked, meant, cutoff=least)
     # crop_size for crop, --batch for --batch_size.
     found += [one for one in meant if asked.startswith(f"{one}_") or one.startswith(f"{asked}_")]

@@ -17,12 +17,10 @@ from typing import Any, Literal, NoReturn, TypeVar
 from dali_pipelines.cli import errors
 from dali_pipelines.cli.errors import CommandError, one_line
 from dali_pipelines.cli.flag_types import at_home, location, number_or_share
-from dali_pipelines.keywords import field_docs
+from dali_pipelines.keywords import ELSEWHERE, field_docs
 from readers.messages import did_you_mean
 
 Config = TypeVar("Config")
-_ELSEWHERE = {"--registered_size": "--size"}
-"""Flags of other commands, and those for the same setting."""
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
@@ -421,7 +419,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             flags = [flag for one in self._added.values() for flag in one.option_strings]
             flags = [flag for flag in flags if flag.startswith("--")]
-            asked = did_you_mean(unknown[0].partition("=")[0], flags, _ELSEWHERE).rstrip()
+            others = {f"--{theirs}": f"--{ours}" for theirs, ours in ELSEWHERE.items()}
+            asked = did_you_mean(unknown[0].partition("=")[0], flags, others).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found
 

@@ -35,7 +35,7 @@ _IMAGE = (
     "outputs"
 )
 _OF_AUDIO = ("duration", "short", "rate", "channels", "speeds", "features")
-"""Flags of recordings."""
+"""Flags of recordings; short is also for videos, channels for photographs."""
 _CHANGES: dict[str, dict[str, Any]] = {
     "crop": {"metavar": "PIXELS"},
     "grid": {"type": number_or("chunks"), "nargs": "+", "metavar": "PIXELS"},
@@ -139,7 +139,8 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     channels: int | None = option(
         None,
-        "audio: number of channels that recordings must have, or 1 for their mean (default: 1)",
+        "audio: number of channels that recordings must have, or 1 for their mean (default: 1); "
+        "jpeg: 3, or 1 for gray (default: 3)",
         type=int,
         metavar="N",
     )
@@ -170,8 +171,8 @@ class PipelineFlags(StorageFlags, HduFlags):
         if self.hdu is not None and self.pipeline != "fits":
             raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
         of_audio = [*self.of_audio()]
-        if self.pipeline == "video" and "short" in of_audio:
-            of_audio.remove("short")
+        shared = {"video": "short", "jpeg": "channels"}.get(self.pipeline)
+        of_audio = [name for name in of_audio if name != shared]
         if of_audio and self.pipeline != "audio":
             raise ValueError(f"--{of_audio[0]} is for --pipeline=audio, got {self.pipeline}")
         _ = self.pipeline_config  # to check the settings
@@ -218,7 +219,10 @@ class PipelineFlags(StorageFlags, HduFlags):
         return given
 
     def of_audio(self) -> dict[str, Any]:
-        """Return the keywords of `audio_pipeline` that were given; ``short`` is also for videos."""
+        """Return the keywords of `audio_pipeline` that were given.
+
+        ``short`` is also for videos, ``channels`` also for `jpeg_pipeline`.
+        """
         given = {name: getattr(self, name) for name in _OF_AUDIO}
         given = {name: value for name, value in given.items() if value is not None}
         if "speeds" in given:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from dali_pipelines import ColorJitter, PipelineConfig
+from dali_pipelines.config import FLOATS
 
 
 def same(image: Any, chance: Any, config: PipelineConfig) -> Any:
@@ -27,6 +28,18 @@ def test_numbers_of_numpy() -> None:
     assert (config.crop, config.mean, config.std) == ((5, 5), (1.0,), (1.0, 1.0, 1.0))
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+@pytest.mark.parametrize("shape", [(3,), (3, 1, 1), (1, 3, 1, 1)])
+def test_arrays_and_tensors_have_a_number_for_each_channel(kind: Any, shape: Any) -> None:
+    values = [1.5, 2.0, 4.0]
+    config = PipelineConfig(batch_size=2, mean=kind(values).reshape(shape), std=kind(2.0))
+    assert (config.mean, config.std) == (tuple(values), (2.0,))
+    assert {type(one) for one in config.mean or ()} == {float}
+    for wrong in ([[1.0, 2.0], [3.0, 4.0]], [True], []):
+        with pytest.raises(ValueError, match="mean must be a number, or one for each channel"):
+            PipelineConfig(batch_size=2, mean=kind(wrong))
+
+
 @pytest.mark.parametrize("name", ["batch_size", "seed", "num_threads", "prefetch", "num_epochs"])
 def test_integers_of_numpy_become_those_of_python(name: str) -> None:
     settings: dict[str, Any] = {"batch_size": 1, name: np.int64(3)}
@@ -37,6 +50,12 @@ def test_integers_of_numpy_become_those_of_python(name: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", np.float16, np.dtype("float16"), torch.float16])
 def test_dtypes_of_numpy_and_pytorch(dtype: Any) -> None:
     assert PipelineConfig(batch_size=1, dtype=dtype).dtype == "float16"
+
+
+def test_dtypes_of_jax() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    names = [PipelineConfig(batch_size=1, dtype=getattr(jnp, name)).dtype for name in FLOATS]
+    assert names == [*FLOATS]
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", torch.float64, np.float64, "x"])
@@ -105,7 +124,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("resize", 0, "at least 1x1.* 0"),
     ("mean", "x", "number, or one for each channel.*'x'"),
     ("mean", True, "number, or one for each channel.*True"),
-    ("mean", np.array(4.0), "number, or one for each channel.*4"),
+    ("mean", np.full((2, 2), 4.0), "number, or one for each channel.*4"),
     ("mean", float("nan"), "finite.*nan"),
     ("mean", (0, -1e39), r"finite in float32.*-1e\+39"),
     ("std", 0, "positive.*0.0"),

@@ -35,6 +35,16 @@ def test_a_misspelt_command_is_asked_for(capsys: pytest.CaptureFixture[str]) -> 
     assert re.search(r"'runn': did you mean run\?", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("flag", "meant"), [("--num_workers", "--num_read_processes"), ("--hflip", "--flip")]
+)
+def test_a_flag_of_another_program_is_asked_for(
+    flag: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", flag, "2"]) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["run", "doctor", "show"])
 def test_the_short_help_is_short(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
