@@ -218,9 +218,10 @@ def _write_targets(folder: Path) -> None:
         mask[20 : 100 + number, 30:200] = 1
         Image.fromarray(mask).save(folder / "masks" / f"{number}.png")
         lines.append(f"photos/{name},masks/{number}.png")
-        images.append({"id": number, "file_name": name})
+        images.append({"id": number, "file_name": name, "width": 300, "height": 240})
         box = {"id": number, "image_id": number, "category_id": 18, "bbox": [30, 20, 170, 80]}
-        annotations.append(box)
+        polygon = [30, 20, 200, 20, 200, 100, 30, 100]
+        annotations.append({**box, "segmentation": [polygon]})
     (folder / "segmentation.csv").write_text("\n".join(lines))
     categories = [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}]
     content = {"images": images, "annotations": annotations, "categories": categories}

@@ -36,6 +36,10 @@ def coco_table(images: str, annotations: str) -> pa.Table:
     """Return the table of an annotation file, see `readers.index.table.Index.from_coco`."""
     import pyarrow as pa
 
+    if os.path.isdir(annotations):
+        raise ValueError(
+            f"{annotations} is a folder: pass the folder of the images, then the JSON file"
+        )
     with open(annotations, "rb") as file:
         content = _parsed(annotations, file.read())
     try:
@@ -134,7 +138,10 @@ def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
         if name not in known[parent]:
             missing.append(path)
     if missing:
-        raise FileNotFoundError(f"{len(missing)} of {len(paths)} images are missing: {missing[0]}")
+        raise FileNotFoundError(
+            f"{len(missing)} of {len(paths)} images are missing: {missing[0]}; pass the folder to "
+            "which file_name is relative"
+        )
     return paths
 
 

@@ -111,6 +111,7 @@ class Boxes(Target):
             raise TypeError(
                 f"column {self.column!r} must have a list of boxes for each row, or for each frame "
                 f"of each row, each with four numbers, got {boxes.type}"
+                f"{_parse(self.column, boxes.type)}"
             )
         if self.labels is not None:
             _check_integers(self.labels, found[self.labels])
@@ -197,12 +198,24 @@ def _check_integers(name: str, column: pa.ChunkedArray) -> None:
     if inner is None or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
         raise TypeError(
             f"column {name!r} must have a list of integers for each row, or each frame with boxes, "
-            f"got {column.type}"
+            f"got {column.type}{_parse(name, column.type)}"
         )
     if pa.types.is_uint64(inner):
         largest = pc.max(pc.list_flatten(column)).as_py() or 0
         if largest >= 2**63:
             raise ValueError(f"column {name!r} has the number {largest}, expected below 2**63")
+
+
+def _parse(name: str, kind: pa.DataType) -> str:
+    """Return how to parse a column of text, such as the JSON of tars; empty for other types."""
+    import pyarrow as pa
+
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return ""
+    return (
+        f": if it is JSON, parse it by index.with_column({name!r}, [json.loads(text) for text in "
+        f"index[{name!r}].to_pylist()])"
+    )
 
 
 def _check_size(name: str, expected: NDArray[Any], image: tuple[int, int]) -> None:

@@ -68,7 +68,8 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
     )
     columns: int | None = option(
         None,
-        f"columns of the sheet (default: the draws, the channels of a sample, or {COLUMNS})",
+        f"columns of the sheet (default: the draws, the channels of a sample, or {COLUMNS}); "
+        "--captions writes columns of the Index",
         type=at_least(1),
         metavar="N",
     )

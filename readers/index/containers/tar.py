@@ -115,10 +115,21 @@ def tar_table(
         other = next((ext for ext in samples[key].spans if f".{ext}" in FORMATS), None)
         hint = f"; {FORMATS[f'.{other}']}_pipeline reads .{other}" if other else ""
         kinds = ", ".join(f".{ext}" for ext in exact[:3])
-        skipped.add(f"samples of tars without an image ({kinds}, ...{hint})", key)
+        skipped.add(
+            f"samples of tars without an image ({kinds}, ...{hint})",
+            _described(key, samples[key], exact),
+        )
     kept = [(samples[key], ext) for key, ext in chosen.items()]
     others = _columns(place.name, kept, tuple(suffixes), skipped)
     return container_table(place, [sample.spans[ext] for sample, ext in kept], [*chosen], others)
+
+
+def _described(key: str, sample: _Sample, suffixes: Sequence[str]) -> str:
+    """Return the key of a sample without an image, with its extensions."""
+    found = ", ".join(f".{ext}" for ext in [*sample.spans][:4])
+    is_dotted = any(ext.endswith(tuple(f".{one}" for one in suffixes)) for ext in sample.spans)
+    why = ": its key ends at the first dot, so replace other dots before the suffix" * is_dotted
+    return f"{key} with {found}{why}"
 
 
 def _linked(files: Sequence[Member], links: Sequence[Link], skipped: Skipped) -> list[Member]:

@@ -162,6 +162,12 @@ def test_missing_images(folder: Path) -> None:
         made(folder, change("images", 0, file_name="x/c.jpg"))
 
 
+def test_folder_and_file_in_the_wrong_order(folder: Path) -> None:
+    (folder / "a.json").write_text(json.dumps(content()))
+    with pytest.raises(ValueError, match=r"images is a folder.*then the JSON"):
+        Index.from_coco(folder / "a.json", folder / "images")
+
+
 def test_a_missing_folder_of_images(folder: Path) -> None:
     (folder / "a.json").write_text(json.dumps(content()))
     with pytest.raises(FileNotFoundError, match=f"a.json: .*missing: {folder}/no"):

@@ -299,6 +299,8 @@ GOOD: Any = [[[1, 2, 3, 4]], []]
     [
         (Boxes("b"), {"c": GOOD}, KeyError, "'b'"),
         (Boxes("b"), {"b": [[1, 2, 3, 4], []]}, TypeError, "'b'.*list of boxes"),
+        (Boxes("b"), {"b": ["[[1, 2, 3, 4]]", "[]"]}, TypeError, "'b'.*list of boxes.*json.loads"),
+        (Boxes("b", "l"), {"b": GOOD, "l": ["[1]", "[]"]}, TypeError, "'l'.*json.loads"),
         (Boxes("b", "l"), {"b": GOOD, "l": [["cat"], []]}, TypeError, "'l'.*list of integers"),
         (Boxes("b", size="s"), {"b": GOOD, "b_size": [[40, 50], None]}, KeyError, "'s'"),
         (Boxes("b"), {"b": GOOD, "b_size": [40, 50]}, TypeError, "'b_size'.*list of integers"),

@@ -153,11 +153,17 @@ def test_members_of_a_sample_need_not_be_neighbours(
         ("b", 2, "5"),
     ]
     for words in (
-        "1 samples .*without an image",
+        r"1 samples .*without an image.*: c with \.cls",
         "3 members .*dot",
         "neither images nor texts.*.mp4",
     ):
         assert re.search(words, caplog.text)
+
+
+def test_a_key_with_a_dot_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = pack(tmp_path / "a.tar", [("a.jpg", b"1"), ("b.v2.jpg", b"22")])
+    assert [row["key"] for row in rows(path)] == ["a"]
+    assert re.search(r"first: b with \.v2\.jpg: .*first dot", caplog.text)
 
 
 @pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -283,7 +289,7 @@ def test_wrong_members(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"1 tar files .*no image"):
         rows(path)
     pack(path, [("a.jpg", b"1"), ("b.jpg", b"2")])
-    with pytest.raises(ValueError, match=r"2 samples .*jpeg_pipeline.*first: a; .*\.fits$"):
+    with pytest.raises(ValueError, match=r"2 .*jpeg_pipeline.*first: a with \.jpg; .*\.fits$"):
         Index.scan(path, suffixes=(".fits",))
     pack(path, [("a.jpg", b"1"), ("a.x.png", b"2"), ("a.x_png", b"3"), ("a.x-png", b"3")])
     assert rows(path)[0]["x_png_nbytes"] == 1
