@@ -258,7 +258,9 @@ class PipelineFlags(StorageFlags, HduFlags):
         found: dict[str, Target] = {}
         if self.mask is not None:
             is_variable = self.pipeline == "chunked"
-            found["mask"] = Mask(variable=self.mask) if is_variable else Mask(self.mask)
+            column, variable = (None, self.mask) if is_variable else (self.mask, None)
+            # also many instances
+            found["mask"] = Mask(column, dtype="int32", variable=variable)
         if self.boxes is not None:
             found["boxes"] = Boxes(self.boxes, labels=self.labels)
         return found

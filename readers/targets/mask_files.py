@@ -210,7 +210,9 @@ def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
     if np.can_cast(kind, wanted):
         return pixels.astype(wanted, copy=False)
     if kind.kind == "f" and wanted.kind != "f":
-        raise ValueError(f"has {kind.name}, but dtype is {dtype!r}: set dtype='float32'")
+        raise ValueError(
+            f"has {kind.name}, but dtype is {dtype!r}: give the Mask the dtype 'float32'"
+        )
     if kind.kind == "f":
         largest = float(np.max(np.abs(pixels), initial=0, where=np.isfinite(pixels)))
         if largest > float(np.finfo(wanted).max):
@@ -219,8 +221,11 @@ def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
         low, high = int(pixels.min()), int(pixels.max())
         least, most = _range_of(wanted)
         if low < least or high > most:
+            limits = [(one, np.iinfo(one)) for one in ("int32", "int64")]
+            fitting = [one for one, limit in limits if limit.min <= low and high <= limit.max]
             raise ValueError(
                 f"has values from {low} to {high}, but dtype {dtype!r} has {least} to {most}"
+                + "".join(f": give the Mask the dtype {one!r}" for one in fitting[:1])
             )
     return pixels.astype(wanted)
 

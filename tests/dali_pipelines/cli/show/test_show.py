@@ -426,6 +426,9 @@ def test_masks_and_boxes_are_where_they_belong(
     assert int(rectangle.sum()) == 30 * 20
     assert np.flatnonzero(rectangle.any(axis=1))[0] == top
     np.testing.assert_array_equal((drawn("--mask=mask_path") != plain).any(axis=2), rectangle)
+    if is_photo:  # numbers of instances need not fit into 8 bits
+        Image.fromarray(mask.astype(np.uint16) * 700).save(mask_path)
+        np.testing.assert_array_equal((drawn("--mask=mask_path") != plain).any(axis=2), rectangle)
     rows, columns = np.nonzero((drawn("--boxes=box", "--labels=labels") != plain).any(axis=2))
     assert abs(columns.min() - 10) <= 2
     assert abs(columns.max() + 1 - 40) <= 2
