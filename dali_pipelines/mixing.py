@@ -192,15 +192,18 @@ def _probabilities(name: str, labels: Array, num_classes: int | None) -> Array:
             f"{name!r} is {labels.dtype} of shape {tuple(labels.shape)}: to mix it, set "
             "num_classes for integers of shape (batch,), or convert it to floats"
         )
+    is_on_gpu = getattr(labels, "is_cuda", False)  # where a look at the values would wait
+    if len(labels) and not is_on_gpu:
+        least, most = int(labels.min()), int(labels.max())
+        if not 0 <= least <= most < num_classes:
+            raise ValueError(
+                f"{name!r} has values from {least} to {most}, expected 0 to {num_classes - 1} as "
+                f"num_classes={num_classes}"
+            )
     if not hasattr(labels, "__array_namespace__"):
         import torch
 
         return torch.nn.functional.one_hot(labels.long(), num_classes).float()
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
-        raise ValueError(
-            f"{name!r} has values from {labels.min()} to {labels.max()}, which are not below "
-            f"num_classes={num_classes}"
-        )
     arrays = labels.__array_namespace__()
     return (labels[:, None] == arrays.arange(num_classes)).astype(arrays.float32)
 

@@ -69,16 +69,17 @@ def check_even(pipeline: ReaderPipeline) -> None:
     """Raise ValueError if the samples of an unlisted output differ in shape in the last batch."""
     if pipeline.uneven in ("audio", "features"):
         raise ValueError(
-            "the recordings of one batch differ in length: set duration, or ragged='list' or 'pad'"
+            "the recordings of one batch differ in length: set duration, ragged='list' or "
+            "ragged='pad'"
         )
     if pipeline.uneven == "image":
         raise ValueError(
             "the images of one batch differ in size: set crop or resize, or ragged='list' or "
-            "'pad', or leave images of other sizes out of the Index; the results of a transform "
-            "must also be of one size"
+            "ragged='pad', or leave images of other sizes out of the Index; the results of a "
+            "transform must also be of one size"
         )
     if pipeline.uneven is not None:
         raise ValueError(
             f"the arrays {pipeline.uneven!r} of one batch differ in shape: set crop or resize, or "
-            "ragged='list' or 'pad' (targets need an attribute 'outside' for that)"
+            "ragged='list' or ragged='pad' (targets need an attribute 'outside' for that)"
         )

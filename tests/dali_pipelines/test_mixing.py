@@ -254,7 +254,8 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     ({}, {"alpha": 0}, ValueError, "alpha.*positive.*0"),
     ({}, {"num_classes": 0}, ValueError, "num_classes.*1.*0"),
     ({}, {"num_classes": None}, ValueError, "'label'.*int32.*num_classes"),
-    ({}, {"num_classes": 3}, (ValueError, RuntimeError), "num_classes"),  # type: ignore[list-item]
+    ({}, {"num_classes": 3}, ValueError, "'label'.*num_classes=3"),
+    ({"label": np.full(BATCH, -1)}, {}, ValueError, "'label'.*-1.*num_classes"),
     ({}, {"label": "labels"}, KeyError, "'labels'.*did you mean label.*columns"),
     ({"image": np.zeros((BATCH, 1, 2, 2), np.uint8)}, {}, TypeError, "'image'.*uint8.*float32"),
     ({"label": np.zeros((BATCH, 2), int)}, {}, ValueError, r"'label'.*\(6, 2\).*num_classes"),
