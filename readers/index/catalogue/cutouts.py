@@ -132,7 +132,18 @@ class Cutouts:
             windows = Windows(self.shape, self.outside)
             made = with_windows(_table(images, kept, pairs, corners), windows)
         hint = not_searched(images) if _ON_NONE in why else ""
+        if is_of_sky and not len(pairs.objects):
+            hint = "; ".join(filter(None, [hint, self._where(objects)]))
         return made, SkippedObjects.of(why, bad, hint)
+
+    def _where(self, objects: Objects) -> str:
+        """Return the ranges of the positions, which show hours, radians or swapped columns."""
+        ranges = []
+        for name in self._sky:
+            degrees = objects.degrees(name)
+            if (known := degrees[np.isfinite(degrees)]).size:
+                ranges.append(f"{name} from {known.min():.6g} to {known.max():.6g}")
+        return f"the catalogue has {' and '.join(ranges)} in degrees" if ranges else ""
 
     def _by_pixels(
         self, objects: Objects, names: Named, images: Images, progress: Progress

@@ -90,6 +90,8 @@ class TestRows:
         assert "--crop 8 6" in err
         err = run(file, "--batch_size=4", "--outside=reject", status=1).err
         assert "--outside=fill" in err
+        turned = run(file, "--batch_size=4", "--outside=fill", "--missing=0", "--rotate=20")
+        assert sorted(turned.rows) == ALL
 
     def test_several_folders_and_files(self, archive: Path, tmp_path: Path, run: Run) -> None:
         data = [str(archive / "later"), str(archive / "03.fits")]

@@ -163,9 +163,11 @@ class TestFits:
         objects = Table({"path": paths[:1], "x": [2], "y": [5]})
         cutouts = Index.cutouts(Index.from_paths(paths[:1]), objects, 9, outside="fill")
         cutouts.save(tmp_path / "cutouts.parquet")
-        show(tmp_path / "cutouts.parquet")  # by the windows of the Index
         ra, dec = wcs.pixel_to_world_values(2, 5)
-        assert captions[0][0][-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
+        for flags in ((), ("--outside=fill", "--rotate=30")):  # by the windows of the Index
+            captions.clear()
+            show(tmp_path / "cutouts.parquet", *flags)
+            assert captions[0][0][-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
 
     def test_captions_colours_and_positions_are_of_the_hdu(
         self, show: Show, captions: Captions, tmp_path: Path, cell: Cell

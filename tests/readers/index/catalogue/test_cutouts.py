@@ -368,3 +368,19 @@ def test_files_of_a_sample_that_show_other_parts_of_the_sky_are_named(
     caplog.clear()
     Index.cutouts(Index(pa.table(table)), Table({"x": [25.0], "y": [20.0]}), 8)
     assert not caplog.records  # pixels are those of each file
+
+
+@pytest.mark.parametrize(
+    ("ra", "dec", "words"),
+    [
+        (np.radians([10.0, 11]), np.radians([0.0, 1]), r"ra from 0.174533 to 0.191986"),
+        (np.array([1.0, 2]), np.array([149.0, 150]), "dec from 149 to 150"),
+        (np.array([np.nan, 40]), np.array([1.0, -20]), "ra from 40 to 40 and dec from -20 to 1"),
+    ],
+)
+def test_positions_of_a_catalogue_on_no_image_are_named(
+    index: Index, ra: Any, dec: Any, words: str
+) -> None:
+    """Radians, swapped columns and other fields are seen in their ranges."""
+    with pytest.raises(ValueError, match=words):
+        Index.cutouts(index, Table({"ra": ra, "dec": dec}), 8)
