@@ -401,7 +401,7 @@ def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -
     `after` describes the rest of the file.
     """
     if wanted is None:
-        return NoSuchHduError(f"no HDU has an image{after}")
+        return NoSuchHduError(f"no HDU has an image, and tables are not read{after}")
     if isinstance(wanted, int):
         count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
         return NoSuchHduError(f"there is no HDU {wanted}, the file has {count}{after}")

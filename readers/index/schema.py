@@ -360,8 +360,11 @@ def check_column(table: pa.Table, name: str) -> None:
     if name not in table.column_names:
         known = table.column_names
         hint = f"; {_OF_CLASSES}" if name in ("label", "labels", "class_name") else ""
+        several = str(name).replace(",", " ").split()
+        are_known = len(several) > 1 and set(several) <= set(known)
+        meant = f"did you mean {' and '.join(several)}, as separate names? " * are_known
         raise KeyError(
-            f"the Index has no column {name!r}: {did_you_mean(str(name), known)}it has "
+            f"the Index has no column {name!r}: {meant or did_you_mean(str(name), known)}it has "
             f"{', '.join(known)}{hint}"
         )
 

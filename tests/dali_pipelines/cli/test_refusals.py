@@ -181,6 +181,7 @@ RUN = [
     ("--mode=eval --resume=state.json", "--resume", "eval", "--mode=train"),
     ("--block_rows=2 --no-shuffle", "block", "", "shuffle"),
     ("--weights=paths", "column", "paths", "path?"),
+    ("--columns=path,path", "column", "path,path", "path and path"),
     ("--batch_size=24 --tail=drop", "tail", "'drop'", "24 rows"),
     ("--batch_size=12 --num_gpus=2 --tail=drop", "tail", "'drop'", "24 rows"),
     ("--tail=pad", "--tail", "'pad'", "partial"),

@@ -444,3 +444,13 @@ def test_threads_that_find_hdus_of_one_file(tmp_path: Path, wanted: Any) -> None
         with fits.open(path, disable_image_compression=True) as opened:
             expected = opened[1 if wanted is None else wanted].header
         assert fits.Header.fromstring(found.text) == expected
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_files_of_tables_say_that_these_are_not_read(tmp_path: Path, suffix: str) -> None:
+    """Such as light curves, and maps in HEALPix."""
+    curve = fits.BinTableHDU.from_columns([fits.Column("FLUX", "E", array=np.arange(3.0))])
+    path = tmp_path / f"a.fits{suffix}"
+    fits.HDUList([fits.PrimaryHDU(), curve]).writeto(path)
+    with pytest.raises(ReadError, match=r"no HDU has an image.*tables"):
+        FitsReader().read(Row(0, str(path)), None)

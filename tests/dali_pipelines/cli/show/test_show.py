@@ -164,9 +164,9 @@ class TestFits:
         cutouts = Index.cutouts(Index.from_paths(paths[:1]), objects, 9, outside="fill")
         cutouts.save(tmp_path / "cutouts.parquet")
         ra, dec = wcs.pixel_to_world_values(2, 5)
-        for flags in ((), ("--outside=fill", "--rotate=30")):  # by the windows of the Index
+        for more in ((), ("--outside=fill", "--rotate=30")):  # by the windows of the Index
             captions.clear()
-            show(tmp_path / "cutouts.parquet", *flags)
+            show(tmp_path / "cutouts.parquet", *more)
             assert captions[0][0][-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
 
     def test_captions_colours_and_positions_are_of_the_hdu(
