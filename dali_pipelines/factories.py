@@ -172,10 +172,25 @@ def _of_files(
     if not index.parts:
         return reader_pipeline(index, reader, decode, config)
     check_frames(frames := index.frames, index.parts)
+    _check_located(index, reader)
     several = ChannelsReader(reader, frames.parts)
     missing = not blank_is_nan and lacks_files(index.table, frames.parts)
     joined = decode_parts(decode, several, len(frames.offsets) or None, missing=missing)
     return reader_pipeline(index, several, joined, config)
+
+
+def _check_located(index: Index, reader: Reader) -> None:
+    """Raise ValueError if HDUs or planes are those of column ``path``, and not of the parts."""
+    for name, setting in (("hdu", "hdu"), ("plane", "planes")):
+        lacking = [each for part in index.parts if (each := f"{name}_{part}") not in index]
+        is_used = name in index and index.table[name].null_count < len(index)
+        if is_used and lacking and getattr(reader, setting, None) is None:
+            raise ValueError(
+                f"column {name!r} of the Index is that of 'path', but each row is a sample of "
+                f"several files, and the Index lacks {', '.join(lacking)}: add these columns with "
+                f"with_column, set {setting}, or drop {name!r}: "
+                f"Index(index.table.drop_columns([{name!r}]))"
+            )
 
 
 def _largest_tile(config: PipelineConfig) -> float:

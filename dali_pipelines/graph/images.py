@@ -41,6 +41,7 @@ from readers.fits.headers import HduName, plain_name
 from readers.fits.multi_hdu import OFFSETS, STORED, Hdu, HduKind, HdusReader, hdu_beside, suffix
 from readers.fits.reader import FitsReader
 from readers.index.columns import Columns
+from readers.index.schema import warn_of_shared_files
 from readers.index.table import Index
 from readers.messages import printable
 from readers.places.failures import nobody_answered
@@ -201,6 +202,10 @@ def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
                 f"the Index has a column 'plane', one for each row, but planes={one.planes!r} asks "
                 "for several: leave out one of them"
             )
+        is_first = one.hdu is one.relative is None and f"hdu_{one.part}" not in names
+        if one.part in index.parts and is_first:
+            taken, setting = "the first image", f"the Hdu of {name!r}"
+            warn_of_shared_files(index.table, f"path_{one.part}", taken, setting)
     numbered = "hdu" in names and index.table["hdu"].null_count < len(index)
     if numbered and image.part is None and not isinstance(image.hdu, str | None):
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,11 +22,15 @@ from readers.index.columns import (
     OTHER_PATH,
     PART,
 )
-from readers.messages import did_you_mean
+from readers.messages import did_you_mean, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+
+_SEARCHED = 10_000
+"""Number of rows in which files that several HDUs share are looked for."""
 _CHUNK_ROWS = 1 << 16
 """Maximum number of strings that are Python objects at the same time: some 10 MB of paths."""
 
@@ -367,6 +372,35 @@ def check_column(table: pa.Table, name: str) -> None:
             f"the Index has no column {name!r}: {meant or did_you_mean(str(name), known)}it has "
             f"{', '.join(known)}{hint}"
         )
+
+
+def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str) -> None:
+    """Log a warning if one HDU of another file is read for several HDUs of a row's file.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Table of the Index, of which the first rows are searched.
+    column : str
+        Column of the other file.
+    taken : str
+        The image of it that is read, for the message.
+    setting : str
+        The setting of its HDU, for the message.
+    """
+    if "hdu" not in table.column_names:
+        return
+    rows = table.select(["path", "hdu", column]).slice(0, _SEARCHED)
+    hdus: dict[tuple[Any, Any], Any] = {}
+    for path, hdu, other in zip(*(each.to_pylist() for each in rows.columns), strict=True):
+        first = hdus.setdefault((path, other), hdu)
+        if other is not None and first != hdu:
+            logger.warning(
+                "for HDUs %s and %s of %s the same image is read, %s of %s: if there is one for "
+                "each, set %s to their EXTNAME, for that with the EXTVER of the row",
+                *(first, hdu, printable(path), taken, printable(other), setting),
+            )
+            return
 
 
 def is_binary(kind: pa.DataType) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,13 @@ from readers.chunks.array import NOTE
 from readers.contract import Row, Sample, SampleSpec
 from readers.errors import reason_of
 from readers.index.list_columns import is_lists
-from readers.index.schema import check_column, holds_text, is_text, part_names
+from readers.index.schema import (
+    check_column,
+    holds_text,
+    is_text,
+    part_names,
+    warn_of_shared_files,
+)
 from readers.messages import printable
 from readers.places.contract import Place
 from readers.sampling.placement import Placement
@@ -30,10 +35,6 @@ if TYPE_CHECKING:
 
     from readers.fits.headers import HduName
 
-logger = logging.getLogger(__name__)
-
-_SEARCHED = 10_000
-"""Number of rows in which a mask that several HDUs share is looked for."""
 _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 
 
@@ -156,25 +157,9 @@ class Mask(Target):
             )
         is_each = bool(self.frame_columns(table))
         if not is_each and (self.hdu is None or isinstance(self.hdu, int)):
-            self._check_shared(table)
+            taken = "the first image" if self.hdu is None else f"HDU {self.hdu}"
+            warn_of_shared_files(table, self.column, taken, "hdu= of the Mask")
         return self
-
-    def _check_shared(self, table: pa.Table) -> None:
-        """Warn if the first rows take one mask for several HDUs of a file."""
-        if "hdu" not in table.column_names:
-            return
-        rows = table.select(["path", "hdu", str(self.column)]).slice(0, _SEARCHED)
-        hdus: dict[tuple[Any, Any], Any] = {}
-        for path, hdu, mask in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            other = hdus.setdefault((path, mask), hdu)
-            if mask is not None and other != hdu:
-                of_mask = "the first image" if self.hdu is None else f"HDU {self.hdu}"
-                logger.warning(
-                    "HDUs %s and %s of %s have the same mask, %s of %s: if there is one for each, "
-                    "set hdu= of the Mask to their EXTNAME, for that with the EXTVER of the row",
-                    *(other, hdu, printable(path), of_mask, printable(mask)),
-                )
-                return
 
     def frame_columns(self, table: pa.Table) -> tuple[str, ...]:
         """Return the column if it has a list for each row, of a path for each frame; else ()."""

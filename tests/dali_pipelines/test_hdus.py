@@ -346,6 +346,38 @@ def test_a_mask_that_several_detectors_share_is_a_warning(
     assert all(masks in one and "EXTVER" in one for one in warnings)
 
 
+@pytest.mark.parametrize("flags", [Hdu(part="dq"), Hdu("DQ", part="dq")])
+def test_a_file_whose_first_image_several_detectors_share_is_a_warning(
+    tmp_path: Path, flags: Hdu, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_named(tmp_path / "a.fits", "SCI1", "SCI2")
+    other = write_named(tmp_path / "dq.fits", "DQ1", "DQ2")
+    columns = {"path": [path] * 2, "hdu": [1, 2], "path_dq": [other] * 2}
+    for more in ({}, {"hdu_dq": [1, 2]}):
+        caplog.clear()
+        hdus: dict[str, Any] = {"image": "SCI", "dq": flags}
+        fits_pipeline(Index(pa.table(columns | more)), hdus=hdus, batch_size=1)
+        assert len(caplog.records) == (flags.hdu is None and not more)
+        assert all(other in one.getMessage() for one in caplog.records)
+
+
+@pytest.mark.parametrize(("column", "setting"), [("hdu", {"hdu": 2}), ("plane", {"planes": 0})])
+def test_hdus_and_planes_of_samples_of_several_files_are_those_of_the_parts(
+    tmp_path: Path, column: str, setting: dict[str, Any]
+) -> None:
+    paths = [write_detectors(tmp_path / f"{n}.fits", DETECTORS[n]) for n in range(2)]
+    table = {"path": paths[:1], "path_g": paths[:1], "path_r": paths[1:], column: [2]}
+    whole = {**table, f"{column}_g": [2], f"{column}_r": [3]}
+    for columns in (table, {**table, f"{column}_g": [2]}):
+        with pytest.raises(ValueError, match=f"'{column}'.*{column}_r.*add these columns"):
+            fits_pipeline(Index(pa.table(columns)), batch_size=1)
+        fits_pipeline(Index(pa.table(columns)), batch_size=1, **setting)
+    if column == "hdu":
+        with new_loader(fits_pipeline, Index(pa.table(whole)), batch_size=1) as loader:
+            (batch,) = next(iter(loader))
+        assert batch["image"][0, :, 0, 0].tolist() == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("names", "hdu", "reasons"),
     [
