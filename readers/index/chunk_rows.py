@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,14 @@ from readers.chunks.array import NOTE, ROW, ChunkedArray
 from readers.chunks.values import packing_of, scaled, viewed
 from readers.index.cf_times import decoded_times
 from readers.index.times import time_of_text
-from readers.messages import did_you_mean
+from readers.messages import did_you_mean, printable
 from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_AXES = b"image_axes"
+"""Key in the metadata of a table, see `with_axes`."""
 
 logger = logging.getLogger(__name__)
 
@@ -258,6 +262,43 @@ def check_orientation(arrays: Mapping[str, Variable], chunked: Sequence[ChunkedA
                 "one again, by xarray's transpose"
             )
         seen[y, x] = one.name
+
+
+def with_axes(
+    table: pa.Table, arrays: Mapping[str, Variable], chunked: Sequence[ChunkedArray]
+) -> pa.Table:
+    """Return rows of a file or store with the names of the axes of its images, for `joined`."""
+    axes = {
+        one.name: [variable.dimensions[axis] for axis in one.image_axes]
+        for variable, one in zip(arrays.values(), chunked, strict=True)
+        if variable.dimensions is not None
+    }
+    return table.replace_schema_metadata({_AXES: json.dumps(axes)})
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of several files or stores, whose columns may differ.
+
+    Raises
+    ------
+    ValueError
+        If the rows of a variable are its columns in another file.
+    """
+    import pyarrow as pa
+
+    seen: dict[str, tuple[list[str], str]] = {}
+    for table in tables:
+        path = table["path"][0].as_py()
+        for name, axes in json.loads(table.schema.metadata[_AXES]).items():
+            others, first = seen.setdefault(name, (axes, path))
+            if axes != others and axes == others[::-1]:
+                raise ValueError(
+                    f"{printable(path)}: {name!r} has the axes {', '.join(axes)}, but "
+                    f"{', '.join(others)} in {printable(first)}: make an Index of each, or write "
+                    "one again, by xarray's transpose"
+                )
+    found = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    return found.replace_schema_metadata(None)
 
 
 def with_rows(arrays: Mapping[str, V], dim: str | None) -> V:

@@ -17,7 +17,9 @@ from readers.index.chunk_rows import (
     check_orientation,
     chosen,
     columns_of,
+    joined,
     select_axes,
+    with_axes,
     with_rows,
     with_times,
 )
@@ -60,14 +62,7 @@ def hdf5_table(
     if not tables and first is not None:
         raise first
     skipped.log()
-    return joined_tables(tables)
-
-
-def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of several tables, whose columns may differ."""
-    import pyarrow as pa
-
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+    return joined(tables)
 
 
 def file_tables(
@@ -137,7 +132,7 @@ def _table_of(
         first = next(iter(found.values()))
         table |= {name: _scalar(file, first, of) for name, of in (columns or {}).items()}
     table[NOTE] = pa.array(_notes(arrays, num_rows if dim is not None else None), pa.large_binary())
-    return pa.table(table)
+    return with_axes(pa.table(table), found, arrays)
 
 
 def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes]:

@@ -23,8 +23,10 @@ from readers.index.chunk_rows import (
     chosen,
     columns_of,
     select_axes,
+    with_axes,
     with_rows,
 )
+from readers.index.chunk_rows import joined as joined_tables
 from readers.index.paths import whole
 from readers.messages import printable
 from readers.places.opener import Places
@@ -48,8 +50,6 @@ def zarr_table(
     places: Places,
 ) -> pa.Table:
     """Return the table of `readers.index.table.Index.from_zarr`."""
-    import pyarrow as pa
-
     check_arguments(variables, dim, isel, columns)
     roots = [root] if isinstance(root, str | os.PathLike) else list(root)
     if not roots:
@@ -58,7 +58,7 @@ def zarr_table(
         _table_of(whole(os.fspath(one)), variables, dim, isel or {}, columns, places)
         for one in roots
     ]
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+    return joined_tables(tables)
 
 
 def _table_of(
@@ -101,7 +101,7 @@ def _table_of(
     except ValueError as error:
         raise ValueError(f"{printable(root)}: {error}") from error
     names = ["path", *(name for name in table if name not in ("path", NOTE)), NOTE]
-    return pa.table({name: table[name] for name in names})
+    return with_axes(pa.table({name: table[name] for name in names}), arrays, chunked)
 
 
 def _check_consolidated(store: ZarrStore, arrays: Sequence[ChunkedArray]) -> None:

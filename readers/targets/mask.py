@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.chunks.array import NOTE
+from readers.chunks.array import NOTE, unpacked
 from readers.contract import Row, Sample, SampleSpec
 from readers.errors import reason_of
 from readers.index.list_columns import is_lists
@@ -69,6 +69,7 @@ class Mask(Target):
         same position.
     part : str, optional
         Part of a sample of several rows whose `variable` is read, such as ``"+6h"`` of a sequence.
+        A variable without the axis of the rows, such as a land mask, needs none.
 
     Raises
     ------
@@ -147,6 +148,8 @@ class Mask(Target):
     def fitted(self, table: pa.Table) -> Self:
         """Return this Mask; TypeError if the column is not text, ValueError without the part."""
         if self.column is None:
+            if self.part is None and (part := self._any_part(table)):
+                return replace(self, part=part)
             self._check_variable(table)
             return self
         check_column(table, self.column)
@@ -167,6 +170,20 @@ class Mask(Target):
             return ()
         kind = table[self.column].type
         return self.columns if is_lists(kind) and is_text(kind.value_type) else ()
+
+    def _any_part(self, table: pa.Table) -> str | None:
+        """Return a part of samples whose variable is the same at each position, such as land."""
+        if "plane" not in table.column_names:  # a file is a position
+            return None
+        for part in part_names(table):
+            column = f"{NOTE}_{part}"
+            if column not in table.column_names:
+                continue
+            notes = table[column].drop_null()
+            noted = unpacked(notes[0].as_py()) if len(notes) else {}
+            if (found := noted.get(str(self.variable))) is not None:
+                return part if found.num_planes is None else None
+        return None
 
     def _check_variable(self, table: pa.Table) -> None:
         if NOTE not in table.column_names:

@@ -20,6 +20,8 @@ from dali_pipelines import (
     ReadError,
     Stretch,
     chunked_pipeline,
+    fits_pipeline,
+    jpeg_pipeline,
     load_preset,
     pixel_statistics,
 )
@@ -91,6 +93,12 @@ def test_a_stretch_for_each_variable(index: Index, dataset: xr.Dataset) -> None:
 def test_settings(index: Index, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         chunked_pipeline(index, batch_size=1, num_read_processes=0, **settings)
+
+
+def test_another_pipeline(index: Index) -> None:
+    for factory in (fits_pipeline, jpeg_pipeline):
+        with pytest.raises(ValueError, match="use chunked_pipeline"):
+            factory(index, batch_size=1)
 
 
 def test_another_index(tmp_path: Path) -> None:
@@ -374,6 +382,14 @@ def test_a_variable_without_times_is_in_each_row(tmp_path: Path) -> None:
         for sample in read_here(chunked_pipeline, index, targets=targets, flip="h").values():
             expected = land if sample["image"][0, 0, 0] % 8 == 0 else land[:, ::-1]
             np.testing.assert_array_equal(sample["land"], expected)
+        times_of = np.datetime64("2020-01-01", "ns") + np.arange(4) * np.timedelta64(6, "h")
+        pairs = index.with_column("time", times_of)
+        pairs = pairs.group(offsets=("0", "+6h"), time="time", tolerance="1h")
+        found = read_here(chunked_pipeline, pairs, targets=targets)
+        assert len(found) == 3
+        for sample in found.values():
+            assert sample["image"].shape == (2, 1, 9, 8)
+            np.testing.assert_array_equal(sample["land"], land)
     with pytest.raises(ValueError, match=r"none of the variables land has the axis 'time'"):
         Index.from_zarr(tmp_path / "a.zarr", variables=["land"])
     assert list(unpacked(Index.from_zarr(tmp_path / "a.zarr")["chunks"][0].as_py())) == ["t2m"]

@@ -26,7 +26,7 @@ _AT_ONCE = 16
 def scan_arrays(config: IndexConfig) -> tuple[pa.Table, str, Rejected]:
     """Return the rows, what was found in words, and the files that cannot be read."""
     from readers.chunks.hdf5 import SUFFIXES
-    from readers.index.hdf5_rows import joined_tables
+    from readers.index.chunk_rows import joined
     from readers.index.table import Index
 
     with refusing(ImportError, OSError, ValueError):
@@ -47,7 +47,7 @@ def scan_arrays(config: IndexConfig) -> tuple[pa.Table, str, Rejected]:
                 tables.append(each)
         if not tables:
             return files.slice(0, 0), "", rejected
-        table = joined_tables(tables)
+        table = joined(tables)
     return table, f"{len(files)} files with {len(table)} rows found", rejected
 
 

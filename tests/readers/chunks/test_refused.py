@@ -390,3 +390,17 @@ def test_variables_in_another_order_in_hdf5(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'b' has the axes x, y, and 'a' has y, x"):
         Index.scan_arrays(path, dim="time")
     assert len(Index.scan_arrays(path, variables=["b"], dim="time")) == 3
+
+
+def test_files_and_stores_in_another_order(tmp_path: Path) -> None:
+    data = xr.Dataset({"a": (("time", "y", "x"), frames((3, 8, 8)))})
+    turned = data.transpose("time", "x", "y")
+    for name, each in (("a", data), ("b", turned)):
+        each.to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
+        each.to_zarr(tmp_path / f"{name}.zarr", consolidated=False)
+    with pytest.raises(ValueError, match=r"b.nc: 'a' has the axes x, y, but y, x in .*a.nc"):
+        Index.scan_arrays(tmp_path, dim="time")
+    roots = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    with pytest.raises(ValueError, match=r"b.zarr: 'a' has the axes x, y, but y, x in .*a.zarr"):
+        Index.from_zarr(roots)
+    assert len(Index.from_zarr([roots[0], roots[0]])) == 6
