@@ -100,6 +100,47 @@ def test_quantized_floats(tmp_path: Path, codec: str, dither: str) -> None:
         check_equal(saved(tmp_path, image_of(dtype, codec), codec, **options), 3, dtype)
 
 
+def with_zblank(path: str, letter: str, values: NDArray[Any]) -> None:
+    """Give the table of a compressed image a column ZBLANK in place of the keyword."""
+    with fits.open(path, disable_image_compression=True) as hdus:
+        made = [fits.Column("ZBLANK", letter, array=values)]
+        for column in hdus[1].columns:
+            array = hdus[1].data[column.name]
+            if column.format.startswith("1P"):
+                array = np.array([*array, None], object)[:-1]
+            made.append(fits.Column(column.name, column.format[:3], array=array))
+        table = fits.BinTableHDU.from_columns(made)
+        cards = [card for card in hdus[1].header.cards if card.keyword.startswith("Z")]
+        table.header.extend(cards, unique=True)
+    table.header.remove("ZBLANK", ignore_missing=True)
+    table.writeto(path, overwrite=True)
+
+
+@pytest.mark.parametrize("codec", ["RICE_1", "GZIP_1", "GZIP_2", "HCOMPRESS_1"])
+@pytest.mark.parametrize("dither", QUANTIZED_BY)
+def test_missing_pixels_by_a_column(tmp_path: Path, codec: str, dither: str) -> None:
+    """FITS Standard 4.0, section 10.2.2: ZBLANK may be a column, with a value for each tile."""
+    options = {"quantize_level": 4.0, "tile_shape": (1, 8, 41), **QUANTIZED_BY[dither]}
+    path = saved(tmp_path, image_of("float32", codec), codec, **options)
+    with fits.open(path, disable_image_compression=True) as hdus:
+        zblank, tiles = hdus[1].header["ZBLANK"], len(hdus[1].data)
+    with_zblank(path, "J", np.full(tiles, zblank))
+    assert np.isnan(truth(path)).sum() == np.isnan(image_of("float32", codec)).sum() > 0
+    check_equal(path, 3)
+
+
+@pytest.mark.parametrize("letter", ["I", "J", "K"])
+def test_each_tile_has_a_value_of_its_own_for_missing_pixels(tmp_path: Path, letter: str) -> None:
+    options = {"quantize_level": 4.0, "tile_shape": (1, 8, 41), **QUANTIZED_BY["no dither"]}
+    path = saved(tmp_path, NOISE.astype(np.float32), "RICE_1", **options)
+    with fits.open(path, disable_image_compression=True) as hdus:
+        scale, zero = (np.array(hdus[1].data[name]) for name in ("ZSCALE", "ZZERO"))
+    corners = truth(path)[:, ::8, 0].ravel()
+    with_zblank(path, letter, np.rint((corners - zero) / scale).astype(np.int64))
+    assert np.isnan(truth(path)[:, ::8, 0]).all()
+    check_equal(path, 3)
+
+
 @pytest.mark.parametrize(
     ("codec", "dtype"),
     [*((codec, "int16") for codec in DTYPES), ("GZIP_2", "float32"), ("RICE_1", "float32")],
