@@ -281,6 +281,17 @@ class TestParts:
         last = AudioReader(RATE).read(self.of(row, 1.5, np.nan), None)
         np.testing.assert_array_equal(segment_of(last)[0], whole[24000:])
 
+    @pytest.mark.parametrize("sample", [0, 1, 480, 16080, 31999])
+    def test_times_are_of_the_nearest_sample(self, row: Row, sample: int) -> None:
+        """As 1.005 s, whose product with the rate is 16079.999999999998."""
+        whole = stored(row.path)
+        for shift in (-1e-9, 0.0, 1e-9):
+            start, end = max(0.0, sample / RATE + shift), (sample + 4801) / RATE + shift
+            for duration in (end - start, (4801 + 1e-9) / RATE, (4801 - 1e-9) / RATE):
+                part = AudioReader(RATE).read(self.of(row, start, duration), None)
+                np.testing.assert_array_equal(segment_of(part)[0], whole[sample : sample + 4801])
+                assert part["start"] == sample / RATE
+
     def test_segments_stay_within_it(self, row: Row) -> None:
         window = Window(height=1, width=800, x=1 - 2**-53)
         part = AudioReader(RATE).read(self.of(row, 1.5, 0.5), window)
