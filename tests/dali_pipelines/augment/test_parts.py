@@ -89,6 +89,12 @@ def test_parts_are_those_of_torchvision(one: Erase, shape: tuple[int, int]) -> N
     assert abs(areas[0].std() / areas[1].std() - 1) < 0.03
     for number in range(4):
         assert stats.ks_2samp(found[:, number], expected[:, number]).pvalue > 1e-3
+    # Place and size are independent of each other, where there is room.
+    room = np.array(shape) - found[:, 2:] + 1
+    places, sizes = (found[:, :2] + 0.5) / room, np.sqrt([areas[0], found[:, 2] / found[:, 3]])
+    drawn = np.vstack([places.T, sizes])[:, (room > 8).all(axis=1)]
+    ranks = stats.spearmanr(drawn.T).statistic
+    assert np.abs(ranks[:2] - np.eye(2, 4)).max() < 5 / np.sqrt(drawn.shape[1])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
