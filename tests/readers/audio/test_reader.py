@@ -13,9 +13,10 @@ import soxr
 from audio_files import aiff, chunk, comm, extensible, fmt, riff, sound, ssnd, stored, write
 from elsewhere import OverHttp, OverS3
 from numpy.typing import NDArray
+from scipy import stats
 
-from readers import AudioReader, Draws, ReadError, Row, Window
-from readers.audio.reader import sound_facts
+from readers import AudioReader, Draws, Index, ReadError, Row, Window
+from readers.audio.reader import Noises, sound_facts
 from readers.contract import Reader, Sample
 from readers.places.local import LocalPlace
 from readers.places.opener import Places
@@ -386,6 +387,37 @@ def test_a_speed_is_drawn_for_each_row(tmp_path: Path) -> None:
         pitches.add(int(np.argmax(np.abs(np.fft.rfft(found)))))
     assert pitches == {900, 1000, 1100}
     np.testing.assert_array_equal(reader.read(Row(0, str(path)), None)["image"][0], stored(path))
+
+
+def test_draws_of_a_row_are_uniform_and_independent(tmp_path: Path) -> None:
+    """Of its speed, and whether noise is added, which recording of it, from where, how loud."""
+    speech = write(tmp_path / "speech.wav", np.full(128, 0.5, np.float32), RATE)
+    ramp = (0.5 + np.arange(4096) / 8192).astype(np.float32)
+    for name, noise in (("up.wav", ramp), ("down.wav", -ramp)):
+        write(tmp_path / name, noise, RATE, subtype="FLOAT")
+    noises = Index.from_paths([tmp_path / "up.wav", tmp_path / "down.wav"]).columns()
+    plain = AudioReader(RATE, speeds=(0.5, 2.0))
+    noisy = replace(plain, noise=Noises(noises, (0.0, 20.0), 0.8))
+    found = []
+    for number in range(1200):
+        row = Row(number, str(speech), draws=Draws.of(5, 0, number))
+        before, after = (one.read(row, None)["image"][0, :, 0] for one in (plain, noisy))
+        added = (after - before).astype(np.float64)
+        if not added.any():
+            continue
+        # The ramp rises by its step, relative to its value at the start of the segment.
+        rise = (added[-1] / added[0] - 1) * 8192 / (len(added) - 1)
+        start = (1 / rise - 0.5) * 8192 / (4096 - len(added))
+        level = 10 * np.log10(np.square(before).mean() / np.square(added).mean()) / 20
+        found.append((len(added) > 128, added[0] > 0, start, level))
+    drawn = np.array(found, np.float64)
+    assert stats.binomtest(len(drawn), 1200, 0.8).pvalue > 1e-3
+    for column in (0, 1):
+        assert stats.binomtest(int(drawn[:, column].sum()), len(drawn), 0.5).pvalue > 1e-3
+    for column in (2, 3):
+        assert stats.kstest(drawn[:, column], "uniform").pvalue > 1e-3
+    ranks = stats.spearmanr(drawn).statistic
+    assert np.abs(ranks - np.eye(4)).max() < 4.5 / np.sqrt(len(drawn))
 
 
 @pytest.mark.parametrize(
