@@ -81,6 +81,15 @@ def test_random_segments_equal_soundfile(archive: Index) -> None:
             np.testing.assert_array_equal(audio.numpy().T, expected)
 
 
+@pytest.mark.parametrize(("duration", "samples"), [(0.1, 1600), (1.005, 16080), (0.10002, 1600)])
+def test_a_segment_has_the_nearest_number_of_samples(
+    index: Index, duration: float, samples: int
+) -> None:
+    """As 1.005 s, whose product with the rate is 16079.999999999998."""
+    for one in read_here(audio_pipeline, index, duration=duration, short="pad").values():
+        assert one["audio"].shape == (1, samples)
+
+
 def test_segments_are_drawn_anew_in_each_epoch(index: Index) -> None:
     options: dict[str, Any] = {"duration": SEGMENT, "window": "random"}
     first, second = (
