@@ -405,6 +405,24 @@ def test_masks_of_another_size_than_the_image(tmp_path: Path, name: str) -> None
                 read(path, window)
 
 
+EXACT = {name: (np.iinfo(name).min, np.iinfo(name).max) for name in ("uint8", "int8", "uint16")}
+EXACT |= {name: (np.iinfo(name).min, np.iinfo(name).max) for name in ("int16", "int32", "int64")}
+EXACT |= {"float32": (-(2**24), 2**24), "float64": (-(2**53), 2**53)}
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+def test_a_type_takes_all_integers_that_it_holds_and_no_more(tmp_path: Path, dtype: str) -> None:
+    for limit, beyond in zip(EXACT[dtype], (-1, 1), strict=True):
+        kind = "uint64" if limit > 0 else "int64"
+        np.save(tmp_path / "m.npy", np.full(SHAPE, limit, kind))
+        assert set(read(tmp_path / "m.npy", dtype=dtype).ravel().tolist()) == {limit}
+        if limit > -(2**63):  # NumPy has no integers below
+            stored = np.full(SHAPE, limit + beyond, kind)
+            np.save(tmp_path / "m.npy", stored)
+            with pytest.raises(ValueError, match=rf"{limit + beyond}.*{dtype}"):
+                read(tmp_path / "m.npy", dtype=dtype)
+
+
 def test_values_that_a_float_cannot_hold(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.full(SHAPE, 2**24 + 1))
     assert (read(tmp_path / "m.npy", dtype="float64") == 2**24 + 1).all()
