@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from readers import Index
@@ -68,6 +69,22 @@ def test_a_changed_file_is_refused(
             content(path, etag)
     path.write_bytes(OLD)
     assert content(path, etag) == OLD
+
+
+def test_a_version_is_of_all_parts_of_a_file(tmp_path: Path) -> None:
+    """It is made of pieces: a change of a tenth of a large file is noticed wherever it is."""
+    path, old = tmp_path / "a", np.random.default_rng(0).bytes(1 << 20)
+    tenth = len(old) // 10
+
+    def version(content: bytes) -> str:
+        path.write_bytes(content)
+        with LocalPlace(str(path)) as place:
+            return place.etag
+
+    first = version(old)
+    for start in range(0, len(old) - tenth + 1, tenth // 10):
+        changed = old[:start] + bytes(tenth) + old[start + tenth :]
+        assert version(changed) != first, f"a change of {tenth} bytes from {start} on"
 
 
 def test_a_version_is_that_of_one_file(tmp_path: Path) -> None:
