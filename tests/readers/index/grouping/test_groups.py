@@ -178,6 +178,16 @@ class TestGroup:
         np.testing.assert_array_equal(grouped.table["time"].to_numpy(), np.array(minutes, "M8[ns]"))
         assert grouped.table["dt_2"].to_numpy()[:2].tolist() == [-1, -1]
 
+    def test_the_least_cadence_is_twice_the_tolerance(self) -> None:
+        """Then all files are in samples, and one in the middle between two is in one of them."""
+        rows = [(1, 0), (2, 6), (1, 18), (2, 24)]
+        grouped = index_of(rows).group([1, 2], cadence="12s", tolerance="6s", missing="keep")
+        parts = chosen(grouped, 1, 2)
+        assert sorted(row for row, _ in parts if row is not None) == [0, 2]
+        assert sorted(row for _, row in parts if row is not None) == [1, 3]
+        with pytest.raises(ValueError, match=r"cadence.*11\.9"):
+            index_of(rows).group([1, 2], cadence=11.9, tolerance="6s")
+
     @pytest.mark.parametrize(
         ("values", "channels"),
         [
