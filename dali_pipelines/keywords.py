@@ -42,6 +42,13 @@ ELSEWHERE = {
     "channels_last": "memory_format",
     "layout": "memory_format",
     "output_layout": "memory_format",
+    "sample_rate": "rate",
+    "sampling_rate": "rate",
+    "sr": "rate",
+    "seconds": "duration",
+    "segment": "duration",
+    "label": "columns",
+    "labels": "columns",
 }
 """Names in PyTorch's DataLoader, torchvision, Keras, DALI and `show`, and ours for these."""
 

@@ -262,8 +262,8 @@ class Index:
         if isinstance(classes, Index):
             if not classes.classes:
                 raise ValueError(
-                    "the Index of classes has no class names: make it by Index.from_class_folders, "
-                    "or dali-pipelines index --class_folders"
+                    "the Index of classes has no class names: make it with class folders, as by "
+                    "Index.from_class_folders or dali-pipelines index --class_folders"
                 )
             classes = classes.classes
         return cls(class_table(os.path.abspath(folder), tuple(suffixes), classes))
@@ -411,6 +411,7 @@ class Index:
         data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Index,
         *,
         class_folders: bool = False,
+        classes: Sequence[str] | Index | None = None,
         trim_db: float | None = None,
         num_threads: int = 4,
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
@@ -425,6 +426,9 @@ class Index:
             `from_manifest`, to which the facts are added.
         class_folders : bool
             Whether the subfolders of the folder are classes, as for `from_class_folders`.
+        classes : sequence of str, or Index, optional
+            Names of the classes in the order of their labels, or the Index of the training files,
+            as for `from_class_folders`.
         trim_db : float, optional
             Leave out silence at both ends: frames of 2048 samples whose power is more than these
             decibels below that of the loudest, as in ``librosa.effects.trim``, whose default is 60.
@@ -455,7 +459,7 @@ class Index:
         if trim_db is not None:
             check_number("trim_db", trim_db, 1e-3, 200)
         notes = AudioReader.notes if trim_db is not None else ()
-        table, rows = cls._files(data, "audio", class_folders, num_threads, storage, notes)
+        table, rows = cls._files(data, "audio", class_folders, classes, num_threads, storage, notes)
         return cls(with_sound_facts(table, rows, num_threads, progress, trim_db))
 
     @classmethod
@@ -464,6 +468,7 @@ class Index:
         data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Index,
         *,
         class_folders: bool = False,
+        classes: Sequence[str] | Index | None = None,
         num_threads: int = 4,
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
@@ -479,6 +484,9 @@ class Index:
             added.
         class_folders : bool
             Whether the subfolders of the folder are classes, as for `from_class_folders`.
+        classes : sequence of str, or Index, optional
+            Names of the classes in the order of their labels, or the Index of the training files,
+            as for `from_class_folders`.
         num_threads : int
             Files that are read concurrently.
         progress : callable
@@ -510,7 +518,7 @@ class Index:
             index = Index.scan_videos("clips", class_folders=True)
         """
         import_av()
-        table, rows = cls._files(data, "video", class_folders, num_threads, storage)
+        table, rows = cls._files(data, "video", class_folders, classes, num_threads, storage)
         return cls(with_video_facts(table, rows, num_threads, progress))
 
     @classmethod
@@ -519,6 +527,7 @@ class Index:
         data: Any,
         kind: str,
         class_folders: bool,
+        classes: Sequence[str] | Index | None,
         num_threads: int,
         storage: Storage | None,
         notes: Sequence[str] = (),
@@ -526,12 +535,15 @@ class Index:
         """Return the table and rows of an Index, or of files with the suffixes of a format."""
         check_integer("num_threads", num_threads, 1)
         check_bool("class_folders", class_folders)
-        if isinstance(data, Index):
-            index: Index = data
-        elif class_folders:
+        if classes is not None and not class_folders:
+            raise ValueError("classes are those of class folders: set class_folders=True")
+        if class_folders:
             if not isinstance(data, str | os.PathLike):
-                raise TypeError(f"class_folders needs one folder, got {data!r}")
-            index = cls.from_class_folders(data, suffixes=SUFFIXES[kind])
+                given = "an Index" if isinstance(data, Index) else repr(data)
+                raise TypeError(f"class_folders needs one folder, got {given}")
+            index: Index = cls.from_class_folders(data, classes=classes, suffixes=SUFFIXES[kind])
+        elif isinstance(data, Index):
+            index = data
         else:
             index = cls.scan(data, suffixes=SUFFIXES[kind], storage=storage)
         columns = index.columns(notes=notes).with_places(Places(storage or Storage()))

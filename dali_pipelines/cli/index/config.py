@@ -30,7 +30,7 @@ KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
 _OF_FILES = ("keys", "inherit", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
 _OF_IMAGES = (
-    *("keys", "inherit", "rules", "hdu", "hdus", "planes", "classes", "container", "image"),
+    *("keys", "inherit", "rules", "hdu", "hdus", "planes", "container", "image"),
     *("mcu_rows", "fits_tiles", "verify", "rejected", "cutouts", "group", "offsets"),
     *("num_shards", "shard_id", "join", "executor", "moved"),
 )

@@ -135,6 +135,7 @@ def _index_recordings(config: IndexConfig) -> None:
         index = Index.scan_audio(
             data,
             class_folders=config.class_folders,
+            classes=None if config.classes is None else Index.load(config.classes),
             trim_db=config.trim_db,
             progress=bar,
             storage=config.storage,
@@ -149,7 +150,11 @@ def _index_videos(config: IndexConfig) -> None:
     bar = functools.partial(Bar, unit="files")
     with refusing(ImportError, OSError, TypeError, ValueError):
         index = Index.scan_videos(
-            config.data, class_folders=config.class_folders, progress=bar, storage=config.storage
+            config.data,
+            class_folders=config.class_folders,
+            classes=None if config.classes is None else Index.load(config.classes),
+            progress=bar,
+            storage=config.storage,
         )
     _finish_durations(config, index, "videos")
 

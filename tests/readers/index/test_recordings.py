@@ -39,8 +39,20 @@ def test_folders_are_classes(folder: Path) -> None:
     index = Index.scan_audio(folder, class_folders=True)
     assert index.classes == ("no", "yes")
     assert index["label"].to_pylist() == [0, 1, 1]
-    with pytest.raises(TypeError, match="one folder"):
-        Index.scan_audio([folder], class_folders=True)
+    for other in ([folder], index):
+        with pytest.raises(TypeError, match="one folder"):
+            Index.scan_audio(other, class_folders=True)
+
+
+def test_labels_are_those_of_the_training_files(folder: Path) -> None:
+    train = Index.scan_audio(folder, class_folders=True)
+    (folder / "no" / "a.wav").unlink()
+    for classes in (train, train.classes):
+        index = Index.scan_audio(folder, class_folders=True, classes=classes)
+        assert index.classes == ("no", "yes")
+        assert index["label"].to_pylist() == [1, 1]
+    with pytest.raises(ValueError, match="class_folders"):
+        Index.scan_audio(folder, classes=train)
 
 
 def test_what_cannot_be_read_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

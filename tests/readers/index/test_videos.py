@@ -41,6 +41,8 @@ def test_folders_are_classes(folder: Path) -> None:
     index = Index.scan_videos(folder, class_folders=True)
     assert index.classes == ("no", "yes")
     assert index["label"].to_pylist() == [0, 1, 1]
+    index = Index.scan_videos(folder, class_folders=True, classes=["maybe", "no", "yes"])
+    assert index["label"].to_pylist() == [1, 2, 2]
 
 
 def test_facts_are_added_to_an_index(folder: Path) -> None:

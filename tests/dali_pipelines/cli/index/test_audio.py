@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_recordings_are_noted_and_filtered(
     assert index["duration"].to_pylist() == [1.5, 1.0, 2.0]
     assert index["label"].to_pylist() == [0, 1, 1]
     assert "3 rows kept" in capfd.readouterr().out
+
+
+def test_labels_are_those_of_the_training_files(folder: Path, tmp_path: Path) -> None:
+    train, val = tmp_path / "train.parquet", tmp_path / "val.parquet"
+    flags = ["--audio", "--class_folders"]
+    assert main(["index", str(folder), "-o", str(train), *flags]) == 0
+    shutil.rmtree(folder / "a")
+    assert main(["index", str(folder), "-o", str(val), *flags, "--classes", str(train)]) == 0
+    assert set(Index.load(val)["label"].to_pylist()) == {1}
 
 
 def test_manifests_are_read(folder: Path, tmp_path: Path) -> None:
