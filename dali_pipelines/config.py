@@ -109,9 +109,11 @@ class PipelineConfig:
     shuffle: Shuffle = None  # type: ignore[assignment] # never None once checked
     """A new order in each epoch; False is the order of the Index. By default (None) rows are
     shuffled, except in mode ``eval``. With ``"blocks"`` neighbouring rows, such as those of one
-    file, stay near each other, see `readers.BlockOrder`."""
+    file, stay near each other, see `readers.BlockOrder`. With ``"buckets"`` each step is of
+    neighbouring rows, such as those of about the same duration, see `readers.BucketOrder`."""
     block_rows: int | None = None
-    """Rows of a block, about as many as a file has, by default 256; for shuffled blocks."""
+    """Rows of a block. With ``shuffle="blocks"`` about as many as a file has, by default 256; with
+    ``"buckets"`` those of a step (`batch_size` times the number of devices), or of several."""
     weights: str | None = None
     """Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
     epoch has as many samples as rows, some rows more than once and others not at all."""
@@ -463,8 +465,13 @@ def _check_order(shuffle: Shuffle, block_rows: int | None, weights: str | None) 
             f"weights={weights!r} draws rows at random: leave out shuffle={shuffle!r} and mode "
             "'eval'"
         )
-    if block_rows is not None and shuffle != "blocks":
-        raise ValueError(f"block_rows={block_rows} needs shuffle='blocks'")
+    if block_rows is not None and isinstance(shuffle, bool):
+        raise ValueError(f"block_rows={block_rows} needs shuffle='blocks' or 'buckets'")
+    if block_rows is None and shuffle == "buckets":
+        raise ValueError(
+            "shuffle='buckets' needs block_rows: the rows of a step (batch_size times the number "
+            "of devices), or a multiple"
+        )
 
 
 def _numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:

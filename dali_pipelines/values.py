@@ -43,12 +43,14 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
 
 
 def shuffle_of(name: str, value: object) -> Shuffle:
-    """Return True, False or "blocks", as bool or str; ValueError for other values."""
+    """Return True, False, "blocks" or "buckets"; ValueError for other values."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if value != "blocks":
-        raise ValueError(f"{name} must be True, False or 'blocks', got {value!r}")
-    return "blocks"
+    if value == "blocks":
+        return "blocks"
+    if value == "buckets":
+        return "buckets"
+    raise ValueError(f"{name} must be True, False, 'blocks' or 'buckets', got {value!r}")
 
 
 def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:

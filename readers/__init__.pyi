@@ -22,6 +22,7 @@ from .jpeg.reader import JpegReader as JpegReader
 from .npy import NpyReader as NpyReader
 from .places.storage import Storage as Storage
 from .sampling.blocks import BlockOrder as BlockOrder
+from .sampling.blocks import BucketOrder as BucketOrder
 from .sampling.draws import Draws as Draws
 from .sampling.order import Order as Order
 from .sampling.placement import Placement as Placement

@@ -23,7 +23,7 @@ from readers.errors import ReadError
 from readers.index.columns import Columns
 from readers.places.failures import is_of_store, nobody_answered
 from readers.places.remote import TRAFFIC
-from readers.sampling.blocks import BlockOrder
+from readers.sampling.blocks import BlockOrder, BucketOrder
 from readers.sampling.draws import Draws
 from readers.sampling.geometry import Flip as Flip
 from readers.sampling.geometry import Geometry
@@ -63,7 +63,7 @@ class Source(Geometry):
     columns: Columns
     reader: Reader
     schedule: Schedule
-    order: Order | BlockOrder | WeightedOrder
+    order: Order | BlockOrder | BucketOrder | WeightedOrder
     sent_columns: tuple[str, ...] = ()
     """Numeric columns sent with each sample; shape () or the shape of a row."""
     chance: bool = True

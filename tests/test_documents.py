@@ -200,6 +200,11 @@ def _write_speech(folder: Path) -> None:
         row = {"audio_filepath": f"speech/{path.name}", "duration": 1.0, "text": f"word {number}"}
         lines.append(json.dumps(row))
     (folder / "train.json").write_text("\n".join(lines))
+    for word in ("no", "yes", "_background_noise_"):
+        (folder / "words" / word).mkdir(parents=True)
+        for number in range(4):
+            path = folder / "words" / word / f"{number}.wav"
+            write_audio(path, sound(14000 + 1000 * number, seed=number))
 
 
 def _write_clips(folder: Path) -> None:

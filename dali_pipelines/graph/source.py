@@ -21,7 +21,7 @@ from readers.messages import printable
 from readers.places.cache.disk import DiskCache
 from readers.places.failures import is_unreachable, nobody_answered
 from readers.places.opener import Places
-from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
+from readers.sampling.blocks import BLOCK_ROWS, BlockOrder, BucketOrder
 from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule
@@ -171,11 +171,15 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
     return "y", "x"
 
 
-def _order(index: Index, config: PipelineConfig) -> Order | BlockOrder | WeightedOrder:
+def _order(
+    index: Index, config: PipelineConfig
+) -> Order | BlockOrder | BucketOrder | WeightedOrder:
     if config.weights is not None:
         return WeightedOrder(index.running_weights(config.weights), config.seed)
     if config.shuffle == "blocks":
         return BlockOrder(len(index), config.seed, config.block_rows or BLOCK_ROWS)
+    if config.shuffle == "buckets":
+        return BucketOrder(len(index), config.seed, config.block_rows or BLOCK_ROWS)
     return Order(len(index), config.seed, config.shuffle)
 
 

@@ -28,6 +28,7 @@ arguments."""
 
 
 OF_STATE = "seed", "shuffle", "block_rows"
+_BLOCKWISE = "blocks", "buckets"
 """Settings of the order of the rows that a state replaces."""
 
 
@@ -234,7 +235,7 @@ class Position:
             )
         _check_integer(state, "seed", 2**64 - 1)
         _check_integer(state, "epoch", 2**63 - 1)  # leaves room for further epochs
-        if shuffle_of("shuffle of the state", state["shuffle"]) == "blocks":
+        if shuffle_of("shuffle of the state", state["shuffle"]) in _BLOCKWISE:
             _check_integer({"block_rows": None, **state}, "block_rows", 2**63 - 1, 1)
         if state["digest"] != index.digest:
             raise ValueError(
@@ -302,7 +303,7 @@ class Position:
 def _order_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the order of rows, from all settings or from a state."""
     order = {"seed": int(settings["seed"]), "shuffle": shuffle_of("shuffle", settings["shuffle"])}
-    if order["shuffle"] == "blocks":
+    if order["shuffle"] in _BLOCKWISE:
         order["block_rows"] = int(settings.get("block_rows", BLOCK_ROWS))
     return order
 

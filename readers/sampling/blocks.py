@@ -1,4 +1,4 @@
-"""Order that shuffles rows in blocks, so that neighbours in the Index stay near each other."""
+"""Orders that keep neighbours in the Index near each other: in an epoch, or in a step."""
 
 from __future__ import annotations
 
@@ -70,6 +70,62 @@ class BlockOrder:
         if block < (whole := self.num_rows // self.block_rows):
             block = permuted(block, whole, *key, (_BLOCKS, _STREAM))
         return (_start(*key) + block * self.block_rows + inside) % self.num_rows
+
+    def draws_number(self, position: int, row: int) -> int:
+        """Return the number of a sample for Draws: its row, which occurs once per epoch."""
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class BucketOrder:
+    """Permutation of ``range(num_rows)`` for each epoch whose steps are of neighbouring rows.
+
+    The rows of every `MIXED` blocks of `block_rows` neighbours, a bucket, are shuffled and cut into
+    blocks again, and then all blocks are shuffled. In an Index that is sorted by size or duration,
+    the samples of a step are then of about the same size, and steps of any size follow each other.
+    Like `readers.Order` it takes O(1) memory and depends only on the arguments.
+
+    Parameters
+    ----------
+    num_rows : int
+        Rows of the Index, at least 1.
+    seed : int
+        Any integer from 0 to 2**64 - 1. Each seed gives different orders.
+    block_rows : int
+        Rows of a block, at least 1: those of a step, or of several.
+
+    Notes
+    -----
+    Both permutations are those of `Order`, with their own counters. The last block, with the
+    remaining rows of the last bucket, comes last.
+    """
+
+    num_rows: int
+    seed: int = 0
+    block_rows: int = BLOCK_ROWS
+
+    def __post_init__(self) -> None:
+        Order(self.num_rows, self.seed)  # raises ValueError
+        check_integer("block_rows", self.block_rows, 1)
+
+    def row(self, epoch: int, position: int) -> int:
+        """Return the row of the Index at a position of an epoch, both counted from 0.
+
+        Raises
+        ------
+        IndexError
+            If the position is not in ``[0, num_rows)``.
+        """
+        if not 0 <= position < self.num_rows:
+            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
+        key = self.seed, epoch
+        block, inside = divmod(position, self.block_rows)
+        if block < (whole := self.num_rows // self.block_rows):
+            block = permuted(block, whole, *key, (_BLOCKS, _STREAM))
+        size = MIXED * self.block_rows
+        bucket, place = divmod(block * self.block_rows + inside, size)
+        count = min(size, self.num_rows - bucket * size)
+        return bucket * size + permuted(place, count, *key, (_FIRST_GROUP + bucket, _STREAM))
 
     def draws_number(self, position: int, row: int) -> int:
         """Return the number of a sample for Draws: its row, which occurs once per epoch."""

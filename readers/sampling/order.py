@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from readers.values import check_bool, check_integer
 
-Shuffle = bool | Literal["blocks"]
-"""Whether rows are shuffled: all, or in blocks, see `readers.BlockOrder`."""
+Shuffle = bool | Literal["blocks", "buckets"]
+"""Whether rows are shuffled: all, or in blocks, see `readers.BlockOrder` and `BucketOrder`."""
 
 VERSION = 2
 """Version of the orders: in another version a saved position refers to other rows. States without a

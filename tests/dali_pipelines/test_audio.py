@@ -116,6 +116,19 @@ def test_whole_recordings_are_padded(archive: Index) -> None:
         assert not batch["audio"][row, 0, frames:].any()
 
 
+def test_recordings_of_about_equal_length_come_together(tmp_path: Path) -> None:
+    """Of 64 recordings, a batch is from the shorter or the longer half: 16 blocks of 2 rows."""
+    for number in range(64):
+        write(tmp_path / f"{number:02}.wav", sound(100 + 100 * number))
+    index = Index.scan_audio(tmp_path)
+    order = {"shuffle": "buckets", "block_rows": 2}
+    with new_loader(audio_pipeline, index, batch_size=2, **order) as loader:
+        for _ in range(2):
+            halves = [{row // 32 for row in batch["row"].tolist()} for (batch,) in loader]
+            assert all(len(one) == 1 for one in halves)
+            assert halves.count({0}) == halves.count({1}) == 16
+
+
 def test_whole_recordings_come_as_a_list(index: Index) -> None:
     with new_loader(audio_pipeline, index, mode="eval", batch_size=ROWS, ragged="list") as loader:
         ((batch,),) = loader
@@ -296,6 +309,8 @@ def test_settings_of_images_are_refused_by_name(index: Index, name: str, value: 
         ({"channels": 0}, "channels"),
         ({"speeds": (0.0,)}, "speeds"),
         ({"dtype": "int16"}, "float32.*int16"),
+        ({"shuffle": "buckets"}, "buckets.*block_rows.*batch_size"),
+        ({"block_rows": 2}, "block_rows.*buckets"),
         ({"augment": (SpecAugment(),)}, "SpecAugment.*features"),
         ({"features": LogMel(n_fft=256, win_length=400)}, "win_length 400.*256"),
     ],

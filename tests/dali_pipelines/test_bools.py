@@ -44,6 +44,7 @@ NOT_SETTINGS = {
 NEEDED: dict[str, dict[str, Any]] = {
     "AudioReader": {"rate": 8000},
     "BlockOrder": {"num_rows": 5},
+    "BucketOrder": {"num_rows": 5},
     "Blur": {"kernel_size": 3},
     "Boxes": {"column": "boxes"},
     "ChunkedReader": {"variables": None, "num_variables": 1},

@@ -47,7 +47,7 @@ from dali_pipelines import (
     npy_pipeline,
 )
 from readers import Order, WeightedOrder
-from readers.sampling.blocks import BlockOrder
+from readers.sampling.blocks import BlockOrder, BucketOrder
 
 HEIGHT, WIDTH = 6, 8
 CROP = (3, 4)
@@ -262,7 +262,7 @@ CONFIGS = st.fixed_dictionaries(
         "bad_sample": st.sampled_from(["skip", "skip", "raise"]),
         "max_bad": st.none() | st.integers(0, 3) | st.sampled_from([0.0, 0.2, 0.5, 1.0]),
         "num_epochs": st.none() | st.integers(1, 3),
-        "shuffle": st.sampled_from([True, True, False, "blocks"]),
+        "shuffle": st.sampled_from([True, True, False, "blocks", "buckets"]),
         "framework": st.sampled_from(["numpy", "torch"]),
         "prefetch": st.integers(1, 2),
         "block_rows": st.integers(1, 4),
@@ -365,7 +365,7 @@ class LoaderMachine(RuleBasedStateMachine):
         options = {name: config[name] for name in config if name not in ("processes", "shards")}
         if self.weights:
             options["shuffle"] = True
-        if options["shuffle"] != "blocks":
+        if options["shuffle"] not in ("blocks", "buckets"):
             del options["block_rows"]
         if options["bad_sample"] == "raise" or self.kind == "png":
             options["max_bad"] = None  # the graph's bad rows may be met early
@@ -528,11 +528,13 @@ class LoaderMachine(RuleBasedStateMachine):
         return self.order.row(slot.epoch, slot.position)
 
     @property
-    def order(self) -> Order | BlockOrder | WeightedOrder:
+    def order(self) -> Order | BlockOrder | BucketOrder | WeightedOrder:
         if self.weights:
             return WeightedOrder(self.index.running_weights(self.weights), self.seed)
         if self.shuffle == "blocks":
             return BlockOrder(self.num_rows, self.seed, self.block_rows or 0)
+        if self.shuffle == "buckets":
+            return BucketOrder(self.num_rows, self.seed, self.block_rows or 0)
         return Order(self.num_rows, self.seed, bool(self.shuffle))
 
     def saved(self) -> dict[str, Any]:

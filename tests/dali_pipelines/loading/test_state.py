@@ -21,7 +21,7 @@ WRONG: list[tuple[str, str, list[Any]]] = [
     ("seed", r"integer in \[0, \d{20}\]", [-1, 2**64, "x", True]),
     ("steps", r"integer in \[0, \d{19}\]", [-1, 2**63, 1.5, True, None]),
     ("start", "three integers", [0, "000", None, [0, 0], [0, 0, -1], [0, 1.0, 0], [0, 0, 24]]),
-    ("shuffle", "True, False or 'blocks'", ["no", 1, None]),
+    ("shuffle", "True, False, 'blocks' or", ["no", 1, None]),
     ("block_rows", r"integer in \[1, \d{19}\]", [0, 2.0]),
     ("digest", "another Index.*load the Index file", [None, 5, "", "abc"]),
     ("version", "an older release.*continue with the release", [1, 0, "2", None, True]),

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from strategies import seeds
 from uniformity import check_uniform
 
-from readers import BlockOrder
+from readers import BlockOrder, BucketOrder
 from readers.sampling.blocks import MIXED
 
 
-def rows_of(order: BlockOrder, epoch: int) -> list[int]:
+def rows_of(order: BlockOrder | BucketOrder, epoch: int) -> list[int]:
     return [order.row(epoch, position) for position in range(order.num_rows)]
 
 
@@ -32,6 +32,33 @@ def test_rows_of_few_blocks_come_together(num_rows: int, block: int, seed: int, 
         runs = 1 + sum(after != before + 1 for before, after in pairwise(group))
         # One more where a block goes from the last row on to the first, and the one left over.
         assert runs <= MIXED + 1 + 1
+
+
+@given(st.integers(1, 3000), st.integers(1, 60), seeds, st.integers(0, 10**6))
+def test_steps_are_of_rows_of_one_bucket(num_rows: int, block: int, seed: int, epoch: int) -> None:
+    rows = rows_of(BucketOrder(num_rows, seed, block), epoch)
+    assert sorted(rows) == list(range(num_rows))
+    for start in range(0, num_rows, block):
+        assert len({row // (MIXED * block) for row in rows[start : start + block]}) == 1
+
+
+@pytest.mark.parametrize("over", ["seeds", "epochs"])
+def test_every_row_of_a_bucket_is_as_likely_anywhere(over: str) -> None:
+    """16 blocks of 2 rows are one bucket."""
+    rows = [
+        BucketOrder(32, *key).row(epoch, 5)
+        for key, epoch in (
+            ((n, 2), 0) if over == "seeds" else ((1, 2), n)  # a seed, or an epoch
+            for n in range(40 * 32)
+        )
+    ]
+    check_uniform(rows, 32)
+
+
+def test_steps_of_any_size_follow_each_other() -> None:
+    rows = rows_of(BucketOrder(16_000, 3, 10), 0)
+    firsts = rows[::10]
+    assert sum(abs(after - before) > 1000 for before, after in pairwise(firsts)) > 1200
 
 
 def test_blocks_are_of_other_rows_and_elsewhere_in_each_epoch() -> None:
