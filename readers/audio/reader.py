@@ -257,7 +257,7 @@ class AudioReader:
             )
         first, length = 0, total
         if window is not None:
-            first, length = self._placed(window, total), window.width
+            first, length = self._placed(window, total, speed), window.width
         stop = min(total, first + length)
         begins = begin / sound.rate + float(first * step) / sound.rate
         start, end, skipped = first, stop, 0
@@ -269,16 +269,17 @@ class AudioReader:
             end = min(frames, math.ceil(stop * step) + margin)
         return _Span(begin + start, begin + end, skipped, length, stop - first, step, total, begins)
 
-    def _placed(self, window: Window, total: int) -> int:
+    def _placed(self, window: Window, total: int, speed: Fraction | int) -> int:
         """Return the first sample of a segment in a recording of so many samples."""
         if window.width <= total:
             return window.place(1, total)[1]
         if self.short == "pad":
             return 0
+        played = "" if speed == 1 else f" at speed {float(speed):g}"
         raise ValueError(
-            f"the recording is {total / self.rate:g} s long ({total} samples at {self.rate} Hz), "
-            f"shorter than the segment of {window.width / self.rate:g} s: set short='pad', or "
-            "leave such recordings out of the Index"
+            f"the recording is {total / self.rate:g} s long{played} ({total} samples at "
+            f"{self.rate} Hz), shorter than the segment of {window.width / self.rate:g} s: set "
+            "short='pad', or leave such recordings out of the Index"
         )
 
     def _check(self, sound: Sound) -> None:

@@ -356,6 +356,13 @@ def test_a_tone_beyond_the_new_rate_is_gone(tmp_path: Path) -> None:
     assert np.abs(found[0, 200:-200]).max() < 1e-4
 
 
+def test_a_recording_that_a_speed_makes_too_short_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.wav", sound(RATE))
+    row = Row(NUMBER, str(path), draws=Draws.of(0, 0, 0))
+    reader, window = AudioReader(RATE, speeds=(1.25,)), Window(height=1, width=RATE)
+    refused(reader, row, window, r"0\.8 s long at speed 1\.25.*short='pad'")
+
+
 @pytest.mark.parametrize("speed", [0.9, 1.1, 3.0])
 @pytest.mark.parametrize("frames", [16000, 14545, 101, 4, 1])
 def test_a_whole_recording_is_as_long_as_soxr_makes_it(
