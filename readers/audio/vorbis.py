@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -186,6 +187,9 @@ class _Decoder:
         self.offset = _FAR - self.offset
         with checked() as library:
             if self.file is None:
+                version = [int(part) for part in re.findall(r"\d+", library.__libsndfile_version__)]
+                if version < [1, 2]:  # it would decode from the beginning up to the position
+                    raise OddError
                 # The pages at the ends of the range that it searches have no sound.
                 first = _silent(self.serial, self.number, 0)
                 last = _silent(self.serial, self.number + 1, 2 * _FAR, _LAST)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +18,12 @@ from numpy.typing import NDArray
 from readers import AudioReader, ReadError, Row, Window
 from readers.audio.reader import sound_facts
 from readers.places.memory import MemoryPlace, MemoryPlaces
+from readers.places.opener import Places
+from readers.places.remote import TRAFFIC
+from readers.places.storage import Storage
+
+if TYPE_CHECKING:
+    from servers.weed import Weed
 
 RATE = 16000
 CODINGS = [*(("flac", kind) for kind in ("PCM_S8", "PCM_16", "PCM_24")), ("ogg", "VORBIS")]
@@ -81,13 +87,17 @@ def test_segments_equal_the_whole(
             np.testing.assert_array_equal(found, expected[start : start + length])
 
 
+def four_minutes(path: Path, kind: str) -> bytes:
+    """Write a recording, and return its content."""
+    with soundfile.SoundFile(path, "w", RATE, 1, kind) as file:
+        for part in np.split(varied(240 * RATE), 240):  # it crashes on minutes of OGG at once
+            file.write(part)
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize(("format", "kind"), CODINGS)
 def test_only_the_bytes_of_a_segment_are_read(tmp_path: Path, format: str, kind: str) -> None:
-    frames, path = 240 * RATE, tmp_path / f"a.{format}"
-    with soundfile.SoundFile(path, "w", RATE, 1, kind) as file:
-        for part in np.split(varied(frames), 240):  # libsndfile crashes on minutes of OGG at once
-            file.write(part)
-    content = path.read_bytes()
+    frames, content = 240 * RATE, four_minutes(tmp_path / f"a.{format}", kind)
     places, most = Counted(contents={"a": content}), 0
     row = Row(0, "a", places=places)
     for start in range(0, frames - RATE, frames // 9):
@@ -97,6 +107,26 @@ def test_only_the_bytes_of_a_segment_are_read(tmp_path: Path, format: str, kind:
         assert sum(places.read) <= 6 * (3 * len(content) / 240 + 30_000)
         most = max(most, sum(places.read))
     assert most < len(content) / 4
+
+
+@pytest.mark.parametrize(("format", "kind"), CODINGS[1:])
+def test_few_requests_for_a_segment_of_an_object(
+    tmp_path: Path, weed: Weed, s3_keys: None, format: str, kind: str
+) -> None:
+    content = four_minutes(tmp_path / f"a.{format}", kind)
+    weed.put("archive", f"long.{format}", content)
+    places = Places(Storage(endpoint=f"http://127.0.0.1:{weed.s3_port}"))
+    row = Row(0, f"s3://archive/long.{format}", places=places)
+    expected = stored(tmp_path / f"a.{format}")
+    TRAFFIC.take()
+    numbers, most = 0, 0
+    for start in range(5, 240 * RATE - RATE, 240 * RATE // 9):
+        found = segment(row, start, RATE, 240 * RATE)
+        np.testing.assert_array_equal(found, expected[start : start + RATE])
+        requests, nbytes, _ = TRAFFIC.take()
+        numbers, most = numbers + requests, max(most, nbytes)
+    assert numbers <= 9 * 6
+    assert most < len(content) / 4 + (128 << 10)  # the first request, as the length is unknown
 
 
 def test_decoders_that_are_used_again_know_nothing_of_files_before(tmp_path: Path) -> None:
@@ -176,3 +206,12 @@ def test_two_streams_of_ogg_in_a_file_are_read_as_by_soundfile(tmp_path: Path) -
     np.testing.assert_array_equal(AudioReader(RATE).read(row, None)["image"][0], expected)
     found = segment(row, 3000, 7000, len(expected))
     np.testing.assert_array_equal(found, expected[3000:10_000])
+
+
+def test_an_old_libsndfile_seeks_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.ogg", varied(60_000), 11025, subtype="VORBIS")
+    monkeypatch.setattr(soundfile, "__libsndfile_version__", "1.0.31")
+    window = Window(height=1, width=500, x=0.3)
+    found = AudioReader(11025).read(Row(0, str(path)), window)["image"][0]
+    _, start = window.place(1, 60_000)
+    np.testing.assert_array_equal(found, stored(path)[start : start + 500])

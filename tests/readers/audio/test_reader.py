@@ -93,6 +93,9 @@ class TestWavOverS3(OverS3, TestWav): ...
 class TestFlacOverHttp(OverHttp, TestFlac): ...
 
 
+class TestOggOverS3(OverS3, TestOgg): ...
+
+
 FORMATS = [
     *(("wav", kind) for kind in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
     *(("wav", kind) for kind in ("ULAW", "ALAW", "IMA_ADPCM", "MS_ADPCM", "GSM610")),
