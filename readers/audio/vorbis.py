@@ -32,12 +32,15 @@ _CONTINUED, _FIRST, _LAST = 1, 2, 4
 _BEGIN_BYTES, _END_BYTES = 16 << 10, 8 << 10
 """Bytes at either end of a file that are read at once."""
 _MOST_HEADER_BYTES = 1 << 20
-_PAGE_BYTES = (64 << 10) - 1
-"""Most bytes of a page, about. libsndfile looks at all pages of a range that is not longer."""
+_PAGE_BYTES = 64 << 10
+"""Most bytes of a page, about."""
+_SEARCHED_BYTES = 4 * _PAGE_BYTES
+"""Range in which libsndfile searches the page to begin with, usually the first or second."""
 _MARGIN = 6 << 10
 _TRIES = 24
-_FAR = 1 << 40
-"""Samples to a position that libsndfile reaches only by a search."""
+_FAR, _END = 1 << 40, 1 << 62
+"""Samples to a position that libsndfile reaches only by a search; and to the end of the range. As
+this is so far, it searches page by page from the beginning of the range."""
 _MOST_SETUPS = 16
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -192,8 +195,8 @@ class _Decoder:
                     raise OddError
                 # The pages at the ends of the range that it searches have no sound.
                 first = _silent(self.serial, self.number, 0)
-                last = _silent(self.serial, self.number + 1, 2 * _FAR, _LAST)
-                between = bytes(_PAGE_BYTES - len(first))
+                last = _silent(self.serial, self.number + 1, _END, _LAST)
+                between = bytes(_SEARCHED_BYTES - len(first))
                 self.memory.write(self.header + first + between + last)
                 self.memory.seek(0)
                 self.file = library.SoundFile(self.memory)
@@ -294,7 +297,7 @@ class VorbisSound:
             page.check()
             if page.serial != self.first.serial or page.number != number:
                 raise OddError
-        if sum(len(page.content) for page in pages[: near + 1]) > _PAGE_BYTES:
+        if sum(len(page.content) for page in pages[: near + 1]) > _SEARCHED_BYTES:
             raise OddError
         if pages[0].at == self.first.at:
             pages[0] = self.first

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import av
 import numpy as np
 import pytest
 import soundfile
@@ -215,3 +216,25 @@ def test_an_old_libsndfile_seeks_itself(tmp_path: Path, monkeypatch: pytest.Monk
     found = AudioReader(11025).read(Row(0, str(path)), window)["image"][0]
     _, start = window.place(1, 60_000)
     np.testing.assert_array_equal(found, stored(path)[start : start + 500])
+
+
+def test_large_pages(tmp_path: Path) -> None:
+    """FFmpeg writes a page for each second, here of 45 kB."""
+    path, samples = tmp_path / "a.ogg", varied(300_000, 2)
+    with av.open(path, "w") as container:
+        stream = container.add_stream("vorbis", rate=44100, options={"strict": "-2"})
+        assert isinstance(stream, av.AudioStream)
+        stream.layout, stream.format = "stereo", "fltp"
+        for at in range(0, len(samples), 1024):
+            part = np.ascontiguousarray(samples[at : at + 1024].T)
+            frame = av.AudioFrame.from_ndarray(part, format="fltp", layout="stereo")
+            frame.rate, frame.pts = 44100, at
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    expected, random = stored(path), Random(0)
+    for number in range(20):
+        length = random.randint(1, 20_000)
+        window = Window(height=1, width=length, x=random.random() if number else 1 - 2**-53)
+        _, start = window.place(1, len(expected))
+        found = AudioReader(44100, 2).read(Row(0, str(path)), window)["image"][0]
+        np.testing.assert_array_equal(found, expected[start : start + length])
