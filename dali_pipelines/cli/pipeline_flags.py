@@ -257,10 +257,11 @@ class PipelineFlags(StorageFlags, HduFlags):
             raise ValueError("--labels are the labels of --boxes: set both")
         found: dict[str, Target] = {}
         if self.mask is not None:
-            is_variable = self.pipeline == "chunked"
-            column, variable = (None, self.mask) if is_variable else (self.mask, None)
-            # also many instances
-            found["mask"] = Mask(column, dtype="int32", variable=variable)
+            # Many instances; a variable may also be of floats, such as the land fraction of ERA5.
+            if self.pipeline == "chunked":
+                found["mask"] = Mask(variable=self.mask, dtype="float64")
+            else:
+                found["mask"] = Mask(self.mask, dtype="int32")
         if self.boxes is not None:
             found["boxes"] = Boxes(self.boxes, labels=self.labels)
         return found

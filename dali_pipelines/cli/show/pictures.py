@@ -174,7 +174,7 @@ def _reduced_mask(mask: torch.Tensor, shape: Sequence[int], upwards: bool) -> ND
         (np.arange(cells) * 2 + 1) * pixels_of // (2 * cells)
         for cells, pixels_of in zip(shape, mask.shape, strict=True)
     )
-    return mask.numpy()[:: -1 if upwards else 1][rows][:, columns]
+    return np.nan_to_num(mask.numpy()[:: -1 if upwards else 1][rows][:, columns])
 
 
 def _masked(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

@@ -605,6 +605,26 @@ def test_several_stores_and_files_of_arrays(show: Show, captions: Captions, tmp_
     ]
 
 
+def test_masks_of_arrays_may_be_floats(show: Show, cell: Cell, tmp_path: Path) -> None:
+    """As the fraction of land of ERA5, of which each time of a sequence has the same one."""
+    land = np.zeros((64, 64), np.float32)
+    land[:32, :32], land[32:, :32] = 1, np.nan
+    dims = ("time", "lat", "lon")
+    times = np.datetime64("2020-01-01", "ns") + np.arange(3) * np.timedelta64(1, "h")
+    variables = {"t2m": (dims, np.ones((3, 64, 64))), "lsm": (dims[1:], land)}
+    xr.Dataset(variables, {"time": times}).to_zarr(tmp_path / "a.zarr", consolidated=False)
+    index = Index.from_zarr(tmp_path / "a.zarr", variables=["t2m", "lsm"])
+    pairs = index.group(offsets=("0", "+1h"), time="time", tolerance="1min")
+    pairs.save(tmp_path / "a.parquet")
+    image, _ = show(tmp_path / "a.parquet", "--pipeline=chunked", "--mask=lsm", "--count=1")
+    for place in (0, 1):
+        shown = cell(image, place, 2, 6)
+        coloured = np.ptp(shown[8:56:8, 8:56:8].astype(int), axis=-1) > 0
+        expected = np.zeros((6, 6), bool)
+        expected[3:, :3] = True  # the first row is at the bottom
+        np.testing.assert_array_equal(coloured, expected)
+
+
 def test_variables_of_arrays_that_cannot_be_read(
     show: Show, captions: Captions, tmp_path: Path
 ) -> None:
