@@ -599,10 +599,19 @@ def video_pipeline(
     )
 
 
+def has_clips(index: Index) -> bool:
+    """Return whether rows are clips, as of `Index.each_clip`."""
+    return _clip_in(index) is not None
+
+
+def _clip_in(index: Index) -> Clip | None:
+    noted = index[PACKETS][0].as_py() if PACKETS in index else None
+    return unpacked_packets(noted).stream.clip if noted else None
+
+
 def clip_of(index: Index, frames: int | None, stride: int | None) -> Clip:
     """Return the clip of the settings, by default that of the first row; ValueError if wrong."""
-    noted = index[PACKETS][0].as_py() if PACKETS in index else None
-    own = unpacked_packets(noted).stream.clip if noted else None
+    own = _clip_in(index)
     for name, value in (("frames", frames), ("stride", stride)):
         if value is not None:
             check_integer(name, value, 1)

@@ -17,6 +17,7 @@ from readers.fits.metadata import image_metadata
 from readers.fits.planes import ImageShape
 from readers.index.keywords import is_encoded as is_encoded
 from readers.index.keywords import is_recording as is_recording
+from readers.index.keywords import is_video as is_video
 from readers.jpeg.reader import JpegReader, load
 from readers.places.contract import Place
 from readers.places.opener import LOCAL

@@ -97,7 +97,7 @@ class PipelineFlags(StorageFlags, HduFlags):
     """
 
     pipeline: str = option(
-        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio")
+        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio", "video")
     )
     preset: str | None = option(
         None,
@@ -152,6 +152,18 @@ class PipelineFlags(StorageFlags, HduFlags):
         "audio: waveform (default), spectrogram, log_mel or mfcc, or 'LogMel(n_mels=64)' and so on",
         metavar="NAME",
     )
+    frames: int | None = option(
+        None,
+        "video: frames of a clip (default: those of the clips in the Index)",
+        type=at_least(1),
+        metavar="N",
+    )
+    stride: int | None = option(
+        None,
+        "video: frames from one of a clip to the next (default: 1)",
+        type=at_least(1),
+        metavar="N",
+    )
 
     if TYPE_CHECKING:
         settings: dict[str, Any]
@@ -175,6 +187,8 @@ class PipelineFlags(StorageFlags, HduFlags):
         of_audio = [name for name in of_audio if name != shared]
         if of_audio and self.pipeline != "audio":
             raise ValueError(f"--{of_audio[0]} is for --pipeline=audio, got {self.pipeline}")
+        if (given := self.of_video()) and self.pipeline != "video":
+            raise ValueError(f"--{next(iter(given))} is for --pipeline=video, got {self.pipeline}")
         _ = self.pipeline_config  # to check the settings
 
     @cached_property
@@ -230,6 +244,11 @@ class PipelineFlags(StorageFlags, HduFlags):
         if "features" in given:
             given["features"] = parsed_features(given["features"])
         return given
+
+    def of_video(self) -> dict[str, Any]:
+        """Return the keywords of `video_pipeline` that were given, without ``short``."""
+        given = {"frames": self.frames, "stride": self.stride}
+        return {name: value for name, value in given.items() if value is not None}
 
     def image_flags(self, *more: str) -> str:
         """Return the flags that were given, those of images and of the fields in `more`."""
@@ -315,29 +334,6 @@ class ImagesFlags(PipelineFlags):
         planes = tuple(self.planes or ())
         chosen = {"hdu": self.hdu, "planes": "all" if "all" in planes else planes or None}
         return chosen | ({"hdus": dict(self.hdus)} if self.hdus else {})
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipFlags:
-    """Flags for clips of videos; a base class of configurations with a pipeline."""
-
-    frames: int | None = option(
-        None,
-        "video: frames of a clip (default: those of the clips in the Index)",
-        type=at_least(1),
-        metavar="N",
-    )
-    stride: int | None = option(
-        None,
-        "video: frames from one of a clip to the next (default: 1)",
-        type=at_least(1),
-        metavar="N",
-    )
-
-    def clip_settings(self) -> dict[str, Any]:
-        """Return the keywords of `video_pipeline` that were given."""
-        given = {"frames": self.frames, "stride": self.stride}
-        return {name: value for name, value in given.items() if value is not None}
 
 
 def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:

@@ -14,7 +14,6 @@ from dali_pipelines.cli.flag_types import location, number_of_bytes, number_or_s
 from dali_pipelines.cli.options import flags_of, option
 from dali_pipelines.cli.paths import index_at
 from dali_pipelines.cli.pipeline_flags import (
-    ClipFlags,
     ImagesFlags,
     calibration_settings,
     factory_of,
@@ -34,7 +33,7 @@ _COUNTS = ("num_read_processes", "num_gpus", "num_threads", "epochs", "max_batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
+class RunConfig(DeviceFlags, ImagesFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     COMMON: ClassVar[str] = (
@@ -60,9 +59,6 @@ class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
         "output": "report audit rejected",
     }
 
-    pipeline: str = option(
-        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio", "video")
-    )
     data: str | Sequence[str] | None = option(
         None,
         "folder, glob, URL, .csv or Index file, or several folders, globs and files (default: the "
@@ -126,8 +122,6 @@ class RunConfig(DeviceFlags, ClipFlags, ImagesFlags):
             raise ValueError("--pipeline=chunked needs --data: a Zarr store, or an Index file")
         if self.pipeline in ("audio", "video") and self.data is None:
             raise ValueError(f"--pipeline={self.pipeline} has no sample set: set --data")
-        if (given := self.clip_settings()) and self.pipeline != "video":
-            raise ValueError(f"--{next(iter(given))} is for --pipeline=video, got {self.pipeline}")
         if self.pipeline_config.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch again")
 
@@ -157,7 +151,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    settings |= config.of_audio() | config.clip_settings() | config.of_arrays()
+    settings |= config.of_audio() | config.of_video() | config.of_arrays()
     return Loader(
         factory_of(config.pipeline),
         index,

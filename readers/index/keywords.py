@@ -135,6 +135,14 @@ def is_recording(place: Place) -> bool:
         return begins_like(place.read(0, FIRST_BYTES), "audio")
 
 
+def is_video(place: Place) -> bool:
+    """Return whether a file has the suffix of a video, or a member begins like one."""
+    if not isinstance(place, SpanPlace):
+        return place.name.lower().endswith(SUFFIXES["video"])
+    with read_errors(place.name, None, None), place:
+        return begins_like(place.read(0, FIRST_BYTES), "video")
+
+
 def _keywords_of(
     keys: Sequence[str], hdu: HduName | None, inherit: bool, row: Row
 ) -> dict[str, Value] | ReadError:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, get_args
 from dali_pipelines.cli.flag_types import at_least
 from dali_pipelines.cli.options import flags_of, option
 from dali_pipelines.cli.pipeline_flags import (
-    ClipFlags,
     PipelineFlags,
     calibration_settings,
     image_settings,
@@ -27,7 +26,7 @@ _OF_RUN = {"data": "files", "size": "registered_size"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
+class ShowConfig(FileFlags, PipelineFlags):
     """Flags of ``show``."""
 
     COMMON: ClassVar[str] = (
@@ -49,9 +48,6 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
         "correction_table exposure psf",
     }
 
-    pipeline: str = option(
-        "fits", "what the files are", choices=("fits", "jpeg", "aia", "chunked", "audio", "video")
-    )
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
     before_after: bool = option(False, "aia: show one file after each step of its calibration")
     each_augment: bool = option(
@@ -93,8 +89,6 @@ class ShowConfig(FileFlags, ClipFlags, PipelineFlags):
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
         super().__post_init__()
-        if (given := self.clip_settings()) and self.pipeline != "video":
-            raise ValueError(f"--{next(iter(given))} is for --pipeline=video, got {self.pipeline}")
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
         if self.captions and self.before_after:

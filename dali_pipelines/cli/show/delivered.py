@@ -50,7 +50,7 @@ def delivered_pictures(
         check_column(index.table, name)
     if calibration is not None:
         settings["calibration"] = calibration
-    settings |= config.of_arrays() | config.clip_settings()
+    settings |= config.of_arrays() | config.of_video()
     settings |= window_settings(index, settings)
     if config.pipeline == "fits":
         settings["hdu"] = config.hdu
@@ -95,7 +95,7 @@ def _pictures(
                     image = batch["image"][0]
                     if image.ndim > 3 or parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
-                    targets = Overlay.of(batch, config.labels, index.classes)
+                    targets = Overlay.of(batch, config.labels, index.classes, place)
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.pipeline_config.outputs)]
                     lines += _captions(index.table, config.captions or (), number)

@@ -81,18 +81,27 @@ class Overlay(NamedTuple):
 
     @classmethod
     def of(
-        cls, batch: Mapping[str, torch.Tensor], labels: str | None, classes: Sequence[str]
+        cls,
+        batch: Mapping[str, torch.Tensor],
+        labels: str | None,
+        classes: Sequence[str],
+        frame: int = 0,
     ) -> Overlay:
-        """Return the targets of the first sample of a batch.
+        """Return the targets of the first sample of a batch, and of a frame of a clip.
 
         `labels` is the column of its labels, `classes` are the names of the classes of the Index.
         """
-        mask = batch["mask"][0] if "mask" in batch else None
+
+        def first(name: str, ndim: int) -> torch.Tensor:
+            found = batch[name][0]
+            return found[frame] if found.ndim > ndim else found
+
+        mask = first("mask", 2) if "mask" in batch else None
         if "boxes" not in batch:
             return cls(mask)
-        count = int(batch["num_boxes"][0])
-        found = batch[labels][0, :count].tolist() if labels else [None] * count
-        boxes = batch["boxes"][0, :count].tolist()
+        count = int(first("num_boxes", 0))
+        found = first(labels, 1)[:count].tolist() if labels else [None] * count
+        boxes = first("boxes", 2)[:count].tolist()
         return cls(mask, boxes, found, classes if labels in LABELS else ())
 
 

@@ -3,14 +3,16 @@
     dali-pipelines stats archive/ -o stats.toml
     dali-pipelines stats archive.parquet --by wavelnth --pipeline aia --exposure
     dali-pipelines stats speech/ --pipeline audio --features log_mel -o stats.toml
+    dali-pipelines stats clips.parquet --pipeline video --frames 8 --stride 2 -o stats.toml
     dali-pipelines run --data archive/ --config stats.toml
 
 Images are those that `run` delivers with the same flags, but without flips, turns, mean, std,
 stretch, augmentations and transform. Random windows are drawn, one of each image; a random area is
-the whole image. Of recordings the samples are counted, or with --features their features. Rows are
-drawn at random, one from each of --count equal parts of the Index. For each channel it prints mean,
-standard deviation and percentiles; pixels without a value are left out. With --by there is a table
-for each value of a column of the Index.
+the whole image. Of recordings the samples are counted, or with --features their features; of videos
+the frames of one clip, by default a single frame. Rows are drawn at random, one from each of
+--count equal parts of the Index. For each channel it prints mean, standard deviation and
+percentiles; pixels without a value are left out. With --by there is a table for each value of a
+column of the Index.
 
 The file of -o has mean and std for `run --config`, and a stretch in a comment; for frames of AIA
 and HMI only a stretch, one for each channel of a sample; for arrays also their variables, in this
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from dali_pipelines.pixel_statistics import PixelStatistics
     from readers import Index
 
+_NOUNS = {"audio": "recording", "video": "video"}
+"""Names of the rows by ``--pipeline``; others are images."""
 _LISTED = 10
 """Maximum number of unreadable rows to name."""
 
@@ -70,6 +74,7 @@ class StatsConfig(FileFlags, ImagesFlags):
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "recordings": "duration short rate channels speeds features",
+        "videos": "frames stride",
         "frames of AIA and HMI": "preset size order center pointing_table correction_table "
         "exposure psf",
     }
@@ -99,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = parse(StatsConfig, argv, __doc__, "stats", translate=partial(of_run, StatsConfig))
     from dali_pipelines.cli.progress import Bar
     from dali_pipelines.cli.single_rows import num_processes
+    from dali_pipelines.factories import has_clips
     from dali_pipelines.pixel_statistics import pixel_statistics
     from readers.errors import ReadError
 
@@ -108,7 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
-    settings |= config.images() | config.of_arrays() | config.of_audio()
+    settings |= config.images() | config.of_arrays() | config.of_audio() | config.of_video()
+    if config.pipeline == "video" and not has_clips(index):
+        settings.setdefault("frames", 1)
     channels = None
     if config.pipeline == "chunked":
         with refusing(ValueError):
@@ -125,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     rows,
                     count=config.count,
                     num_read_processes=num_processes(rows),
-                    progress=partial(Bar, unit="images"),
+                    progress=partial(Bar, unit=f"{_NOUNS.get(config.pipeline, 'image')}s"),
                     **settings,
                 )
         except ReadError as error:
@@ -191,7 +199,7 @@ def _table(
     ]
     title = f"{name}: " if name else ""
     bad = f", {len(found.rejected)} could not be read" if found.rejected else ""
-    what = "recordings" if pipeline == "audio" else "images"
+    what = f"{_NOUNS.get(pipeline, 'image')}s"
     named = [f"  {printable(each)}: {in_flags(reason)}" for each, reason in found.rejected.items()]
     if len(named) > _LISTED:
         named[_LISTED:] = [f"  and {len(named) - _LISTED} more"]
@@ -210,13 +218,14 @@ def _toml(
     """
     of_aia = config.pipeline == "aia"
     of_audio = config.pipeline == "audio"
+    noun = _NOUNS.get(config.pipeline, "image")
     lines = ["# Measured by dali-pipelines stats, in units of the decoded images."]
     if of_audio:
         lines = [f"# Measured by dali-pipelines stats, of {config.features or 'waveform'}."]
     for name, statistics in found.items():
         is_usable = all(math.isfinite(one) and one > 0 for one in statistics.std)
         mark = "" if config.by is None and is_usable and not of_aia else "# "
-        counted = count(statistics.images, "recording" if of_audio else "image")
+        counted = count(statistics.images, noun)
         lines += ["", f"# {name or 'all rows'}: {counted}"]
         if variables is not None:
             lines.append(f"{mark}variables = {json.dumps(list(variables))}")

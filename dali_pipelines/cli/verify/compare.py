@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from dali_pipelines.runtime.ranks import Ranks
 from readers.chunks.array import NOTE, unpacked
 from readers.places.failures import nobody_answered
 from readers.places.opener import Places
+from readers.video.packets import FRAME
+from readers.video.packets import NOTE as PACKETS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -44,18 +47,22 @@ class Record:
     codec: str | None = None
     """None, like all further fields, if they cannot read the file."""
     shape: tuple[int, ...] | None = None
-    """Shape of the window, or of the whole image or recording."""
+    """Shape of the window, or of the whole image, recording or video."""
     dtype: str | None = None
     max_difference: float | None = None
     """Infinite, or NaN, if only one of the two decoders has infinity or NaN at some pixel."""
     verdict: str = ""
     reason: str = ""
     """Reason for a verdict other than OK; or a remark that the file ends early after the image."""
+    frame: int | None = None
+    """First frame of the clip that the Index names."""
 
     def line(self) -> str:
         """Return the line to print."""
         facts = (
-            self.path if self.plane is None else f"{self.path} plane {self.plane}",
+            self.path
+            + ("" if self.plane is None else f" plane {self.plane}")
+            + ("" if self.frame is None else f" frame {self.frame}"),
             self.codec or "-",
             "x".join(map(str, self.shape)) if self.shape else "-",
             self.dtype or "-",
@@ -69,7 +76,7 @@ class Record:
 def records_of(
     index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[tuple[str, Record], None, None]:
-    """Compare FITS files, encoded images, then recordings; or arrays by their variables.
+    """Compare FITS files, encoded images, recordings, then videos; or arrays by their variables.
 
     Yields the kind of device, and a Record.
     """
@@ -119,19 +126,23 @@ def _by_kind(index: Index, config: VerifyConfig) -> Iterator[tuple[str, Index]]:
             alike.setdefault(tuple(unpacked(note)), []).append(number)
         yield from (("arrays", index.select(numbers)) for numbers in alike.values())
         return
+    if PACKETS in index:
+        yield "video", index
+        return
     columns = index.columns().with_places(Places(config.storage))
     kinds = [_kind_of(columns.row(number)) for number in range(len(index))]
-    for kind in ("fits", "image", "audio"):
+    for kind in ("fits", "image", "audio", "video"):
         if rows := [number for number, each in enumerate(kinds) if each == kind]:
             yield kind, index.select(rows)
 
 
 def _kind_of(row: Row) -> str:
     from readers.errors import ReadError
-    from readers.header_scan import is_encoded, is_recording
+    from readers.header_scan import is_encoded, is_recording, is_video
 
+    kinds = {"audio": is_recording, "video": is_video, "image": is_encoded}
     try:
-        return "audio" if is_recording(row.place) else "image" if is_encoded(row.place) else "fits"
+        return next((kind for kind, is_one in kinds.items() if is_one(row.place)), "fits")
     except ReadError as error:  # the pipeline reports it
         if nobody_answered(error):  # all other rows would wait just as long
             raise
@@ -142,6 +153,9 @@ def _records_of_kind(
     kind: str, index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[Record, None, None]:
     """Compare file by file, while both decoders run ahead."""
+    if kind == "video":
+        yield from _records_of_videos(index, config)
+        return
     from dali_pipelines.cli.verify.arrays import by_xarray
     from dali_pipelines.cli.verify.truth import Truth, by_astropy, by_pillow, by_soundfile
 
@@ -165,6 +179,27 @@ def _records_of_kind(
                 complaint = f"a process was killed while {decoder} read it"
                 truth = Truth(row.hdu, complaint=complaint, decoder=decoder)
             yield _judge(row, truth, pixels, refusal)
+
+
+def _records_of_videos(index: Index, config: VerifyConfig) -> Generator[Record, None, None]:
+    """Compare the frames of videos, each in a process of its own."""
+    from dali_pipelines.cli.verify.videos import Compared, compare_video
+
+    columns = index.columns(notes=(PACKETS, FRAME)).with_places(Places(config.storage))
+    rows = [columns.row(number) for number in range(len(index))]
+    tasks = ((row, config.window) for row in rows)
+    with closing(isolated_map(compare_video, tasks, num_processes(rows))) as outcomes:
+        for row, found in zip(rows, outcomes, strict=True):
+            if isinstance(found, Crash):
+                reason = "a process was killed while PyAV read it"
+                found = Compared(verdict="REJECTED", reason=reason)
+            dtype = None if found.shape is None else "uint8"
+            largest = 0.0 if found.verdict == "OK" else None
+            record = Record(row.name, None, None, found.codec, found.shape, dtype, largest)
+            record.verdict, record.reason = found.verdict, found.reason
+            if not math.isnan(first := float(row.notes.get(FRAME, math.nan))):
+                record.frame = int(first)
+            yield record
 
 
 def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:

@@ -3,11 +3,12 @@
     dali-pipelines verify archive/ --window 100,200,512,512 --json agreement.json
 
 FITS files are compared with astropy, files with the suffix of an encoded image (.jpg, .png, ...)
-with Pillow, and recordings (.wav, .flac, ...) with soundfile. Rows of Zarr stores, HDF5 and netCDF4
-files, or an Index of arrays are compared with xarray. It prints a line for each file, FITS first,
-or each row of arrays: path, codec (RICE_1, ..., or plain; JPEG, ...; zlib, ...; FLAC PCM_16, ...),
-shape and dtype according to the other decoder, the largest difference between the pipeline's
-float32 and their values as float32, and
+with Pillow, recordings (.wav, .flac, ...) with soundfile, and videos (.mp4, .mkv, ...) with PyAV.
+Rows of Zarr stores, HDF5 and netCDF4 files, or an Index of arrays are compared with xarray. PyAV
+decodes a video from its beginning, while here the frames are decoded from their key frames. It
+prints a line for each file, FITS first, or each row of arrays: path, codec (RICE_1, ..., or plain;
+JPEG, ...; zlib, ...; FLAC PCM_16, ...; h264, ...), shape and dtype according to the other decoder,
+the largest difference between the pipeline's float32 and their values as float32, and
 
     OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels;
               all samples are equal; MP3 within 3e-7, segments of Opus within 0.002
@@ -19,7 +20,8 @@ all pixels of the image exist, the file is OK, and its line says so. Pillow does
 within a JPEG. So its entropy-coded data are checked, too, and the file is REJECTED if they are
 inconsistent. Damage that only changes pixels is not found. A recording has channels and samples:
 --window 0,X,1,W is a segment of it. Samples of FLAC are compared with the MD5 in the header.
-soundfile reads the rest of a recording that was cut off, so this file DIFFERS.
+soundfile reads the rest of a recording that was cut off, so this file DIFFERS. All frames of a
+video must be equal, and shown at equal times.
 
 --config also accepts a file for `run`: its data are compared, as they are stored.
 
@@ -33,6 +35,7 @@ The exit status is 0; 1 if a file DIFFERS, or if all are REJECTED, since then no
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import math
 import sys
 from collections import Counter
@@ -47,6 +50,7 @@ from dali_pipelines.cli.run_config import of_run
 from dali_pipelines.cli.verify.arrays import array_rows
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
+from dali_pipelines.cli.verify.videos import video_rows
 from dali_pipelines.runtime.ranks import Ranks
 from readers.sampling.geometry import WindowMode
 
@@ -78,8 +82,13 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
         with refusing(ValueError):
             (device,) = Ranks().choose_devices(config.device)
     index = array_rows(config.files, config.storage)
+    if index is None and config.hdu is None:
+        index = video_rows(config.files)
     if index is None:
-        suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"], *SUFFIXES["audio"])
+        kinds = ["fits", "jpeg", "audio"]
+        if importlib.util.find_spec("av"):
+            kinds.append("video")
+        suffixes = [suffix for kind in kinds for suffix in SUFFIXES[kind]]
         index = index_of(config.files, suffixes, config.storage, config.hdu)
     elif config.hdu is not None:
         raise CommandError("--hdu is for FITS files, and these are arrays")

@@ -14,6 +14,7 @@ import xarray as xr
 from astropy.io import fits
 from audio_files import sound, write
 from PIL import Image
+from video_files import stored, write_video
 
 from dali_pipelines import Stretch, with_keys
 from dali_pipelines.cli.main import main
@@ -240,3 +241,26 @@ def test_the_numbers_of_variables_keep_their_order(
     assert config.of_arrays() == {"variables": ("t2m", "msl")}
     expected = [data[name].mean() for name in ("t2m", "msl")]
     assert config.pipeline_config.mean == pytest.approx(expected, rel=1e-6)
+
+
+def test_statistics_of_videos_are_by_colour(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = tmp_path / "clips", tmp_path / "stats.toml"
+    folder.mkdir()
+    paths = [write_video(folder / f"{row}", "h264", 20, seed=row) for row in range(3)]
+    flags = ["--pipeline=video", "-o", str(file)]
+    for clip, frames in (([], [9]), (["--frames=4", "--stride=3"], [5, 8, 11, 14])):
+        assert main(["stats", str(folder), *flags, *clip]) == 0
+        assert "3 of 3 videos" in capsys.readouterr().out
+        config = parse(RunConfig, [f"--config={file}", "--pipeline=video", "--data=a"], None, "run")
+        pixels = np.concatenate([stored(path)[frames] for path in paths]).reshape(-1, 3)
+        settings = config.pipeline_config
+        assert settings.mean is not None and settings.std is not None  # noqa: PT018
+        np.testing.assert_allclose(settings.mean, pixels.mean(0), rtol=1e-4)
+        np.testing.assert_allclose(settings.std, pixels.std(0), rtol=1e-4)
+    run = ["run", f"--data={folder}", f"--config={file}", "--pipeline=video", "--frames=4"]
+    assert main([*run, "--batch_size=1", "--num_read_processes=1"]) == 0
+    Index.scan_videos(folder).each_clip(4, stride=2).save(tmp_path / "clips.parquet")
+    assert main(["stats", str(tmp_path / "clips.parquet"), *flags]) == 0
+    assert "9 of 9 videos" in capsys.readouterr().out

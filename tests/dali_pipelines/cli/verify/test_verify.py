@@ -87,6 +87,7 @@ def test_real_files_agree_and_damaged_copies_are_rejected(
         "path": str(real[0]),
         "hdu": 1,
         "plane": None,
+        "frame": None,
         "codec": "RICE_1",
         "shape": [705, 769],
         "dtype": "float32",
