@@ -50,6 +50,19 @@ KINDS = {
     "mpeg4 avi": Kind("avi", "mpeg4", b_frames=2),
     "mjpeg": Kind("avi", "mjpeg", pix_fmt="yuvj420p"),
     "ffv1": Kind("mkv", "ffv1", pix_fmt="bgr0"),
+    "intra refresh": Kind("mp4", "libx264", {"x264-params": f"{_X264}:intra-refresh=1"}),
+    "each frame a fragment": Kind(
+        "mp4", "libx264", {"x264-params": _X264}, container={"movflags": "frag_every_frame"}
+    ),
+    "h264 nut": Kind("nut", "libx264", {"x264-params": _X264}),
+    "hevc flv": Kind("flv", "libx265", {"x265-params": "keyint=15:log-level=0"}),
+    "vp9 mp4": Kind("mp4", "libvpx-vp9", {"cpu-used": "8", "lag-in-frames": "8"}),
+    "mpeg2": Kind("mkv", "mpeg2video", b_frames=2),
+    "mpeg2 mxf": Kind("mxf", "mpeg2video", b_frames=2),
+    "prores": Kind("mov", "prores", pix_fmt="yuv422p10le"),
+    "png": Kind("mov", "png", pix_fmt="rgb24"),
+    "qtrle": Kind("mov", "qtrle", pix_fmt="rgb24"),
+    "raw": Kind("mov", "rawvideo", pix_fmt="rgb24"),
     "10 bits": Kind("mp4", "libx264", {"x264-params": _X264}, pix_fmt="yuv420p10le"),
     "4:4:4": Kind("mp4", "libx264", {"x264-params": _X264}, pix_fmt="yuv444p"),
 }

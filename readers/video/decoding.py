@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from readers.video.packets import HIDDEN, Packets, Stream
 _WITHOUT_UNUSED = ("h264", "mpeg4", "mpeg2video", "mpeg1video")
 """Decoders that can leave out frames which no other frame refers to. Those of HEVC that FFmpeg
 would leave out may be referred to by frames of higher temporal layers."""
+COLOURS = ("colorspace", "color_range", "color_primaries", "color_trc")
+"""What a container may state of colours, by FFmpeg's names."""
 _AT_ONCE = 1 << 24
 """Bytes of packets that are read together."""
 
@@ -33,7 +35,9 @@ def decoded(
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yield the numbers and RGB pixels, shape (height, width, 3), of frames, in any order.
 
-    Only packets from the key frame before the first one to the last one are read and decoded.
+    Only packets from the key frame before the first one to the last one are read and decoded. If
+    frames are missing then, as after the key frames of intra refresh, which show parts of the
+    picture, it begins again at key frames before.
 
     Parameters
     ----------
@@ -54,17 +58,38 @@ def decoded(
     Frames are told apart by the packet that they come from, not by their time. Colours become RGB
     by FFmpeg's swscale: by the matrix and range that the frame names, else BT.601 of limited range.
     """
-    av = import_av()
+    missing = set(frames)
     start, stop = packets.needed(frames)
-    wanted, missing = frozenset(frames), set(frames)
+    keys = [*np.flatnonzero(packets.is_key[:start]).tolist(), start]
+    back = 1
+    while missing and back <= len(keys):
+        for number, frame in _decoded(place, packets, keys[-back], stop, missing):
+            missing.remove(number)
+            yield number, frame
+        back = len(keys) if back < len(keys) < 2 * back else 2 * back
+    if missing:
+        raise ValueError(
+            f"frame {min(missing)} was not decoded from the key frame before: the video is damaged,"
+            " or its first key frames show a part of the picture (intra refresh): convert it, as "
+            "by ffmpeg -i FILE FILE.mp4"
+        )
+
+
+def _decoded(
+    place: Place, packets: Packets, start: int, stop: int, missing: Set[int]
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yield the frames of `missing` that packets give."""
+    av = import_av()
+    wanted = frozenset(missing)
     context = context_of(packets.stream)
     skips = packets.stream.decoder in _WITHOUT_UNUSED
     reformatter = av.video.reformatter.VideoReformatter()
-    numbers = packets.numbers[start:stop].tolist()
+    numbers, is_key = (one[start:stop].tolist() for one in (packets.numbers, packets.is_key))
     found: list[Any] = []
     for at, packet in enumerate([*_read(av, place, packets, start, stop), None]):
         if packet is not None:
             packet.pts = packet.dts = at
+            packet.is_keyframe = is_key[at]  # the decoder of PNG goes by it
             if skips:
                 context.skip_frame = "DEFAULT" if numbers[at] in wanted else "NONREF"
         try:
@@ -81,12 +106,7 @@ def decoded(
             if number not in missing:
                 continue
             _check(frame, number, packets.stream)
-            missing.remove(number)
             yield number, _rgb(reformatter.reformat(frame, format="rgb24", threads=1))
-    if missing:
-        raise ValueError(
-            f"frame {min(missing)} was not decoded from its packet: the video is damaged"
-        )
 
 
 def context_of(stream: Stream) -> Any:
@@ -102,6 +122,10 @@ def context_of(stream: Stream) -> Any:
         context.pix_fmt = stream.pix_fmt
     if stream.tag:
         context.codec_tag = stream.tag
+    if stream.bits:
+        context.bits_per_coded_sample = stream.bits
+    for name, value in zip(COLOURS, stream.colours, strict=False):
+        setattr(context, name, value)
     context.thread_count, context.thread_type = 1, "NONE"
     if stream.decoder == "h264":
         # Else it guesses how far frames are reordered, and drops some until it knows.

@@ -76,6 +76,10 @@ class Stream(NamedTuple):
     """Length of the file."""
     clip: Clip | None = None
     """The clip to which the packets are limited; None for all packets of the file."""
+    bits: int = 0
+    """Bits of a pixel that the container states; 0 for none."""
+    colours: tuple[int, ...] = ()
+    """What the container states, by FFmpeg's numbers: matrix, range, primaries, transfer."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -194,6 +198,7 @@ def unpacked(note: bytes) -> Packets:
         fields["orientation"] = Orientation(*fields["orientation"])
         fields["time_base"] = tuple(fields["time_base"])
         fields["clip"] = fields["clip"] and Clip(*fields["clip"])
+        fields["colours"] = tuple(fields.get("colours", ()))
         content = zlib.decompress(note[_HEAD.size + nbytes :])
         planes = np.frombuffer(content, np.uint8).reshape(8, -1)
         columns = planes.T.copy().view("<i8").reshape(5, -1).astype(np.int64)

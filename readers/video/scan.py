@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +11,23 @@ from numpy.typing import NDArray
 from readers.messages import pipeline_hint, printable
 from readers.places.contract import Place
 from readers.places.file_object import file_object
-from readers.video.decoding import import_av
+from readers.video.decoding import COLOURS, context_of, import_av
 from readers.video.packets import HIDDEN, Orientation, Packets, Stream
 
 _BUFFER_BYTES = 256 << 10
 """Bytes that are read at a time."""
 _HEADER_BYTES = 64
 """Most bytes of a container between the noted position of a packet and its content."""
+_RECENT_BYTES = 16 << 20
+"""Bytes that were read last and are kept; FFmpeg reads up to 5 MB before it gives a packet."""
 _MOST_UNDECODED = 64
 """Packets after which a frame must have come."""
 _VP8_SHOWN = 0x10
 """Flag in the first byte of a packet of VP8."""
 _BEGINS = 12
 """Bytes that tell formats apart."""
+_PARAMETERS = ("new_extradata", "param_change", "palette")
+"""What a container may hold beside a packet that its decoder needs."""
 _ENCRYPTED = ("encv", "drmi")
 """Tags of streams of MP4 that are encrypted."""
 
@@ -41,7 +45,8 @@ def scan_video(place: Place) -> Packets:
     av = import_av()
     if not place.nbytes:
         raise ValueError("the file is empty")
-    with file_object(place, buffer=_BUFFER_BYTES) as (file, _):
+    with file_object(place, buffer=_BUFFER_BYTES) as (opened, _):
+        file = _Recent(place, opened)
         try:
             container = av.open(file, metadata_errors="replace")
         except (av.error.FFmpegError, ValueError) as error:
@@ -53,32 +58,71 @@ def scan_video(place: Place) -> Packets:
             ) from None
         with container:
             try:
-                return _scanned(av, place, container)
+                return _scanned(av, file, place, container)
             except av.error.FFmpegError as error:
                 raise ValueError(f"FFmpeg: {error.strerror}: it is damaged or cut off") from error
 
 
-def _scanned(av: Any, place: Place, container: Any) -> Packets:
+class _Recent:
+    """A file that keeps the bytes that were read last."""
+
+    def __init__(self, place: Place, file: BinaryIO) -> None:
+        self._place, self._file = place, file
+        self._parts: deque[tuple[int, bytes]] = deque()
+        self._nbytes = 0
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, nbytes: int = -1, /) -> bytes:
+        """Read bytes, and keep them."""
+        part = self._file.tell(), self._file.read(nbytes)
+        self._parts.append(part)
+        self._nbytes += len(part[1])
+        while self._nbytes > _RECENT_BYTES:
+            self._nbytes -= len(self._parts.popleft()[1])
+        return part[1]
+
+    def at(self, start: int, nbytes: int, more: int) -> bytes:
+        """Return bytes of the file, which are read again if they are not kept.
+
+        They have up to `more` than `nbytes` bytes, as far as that many were read.
+        """
+        begin, part = self._parts[-1]
+        read = min(begin + len(part), self._place.nbytes)
+        left = stop = max(min(start + nbytes + more, read), start + nbytes)
+        found = bytearray(stop - start)
+        for begin, part in reversed(self._parts):
+            if begin < left <= begin + len(part):
+                first = max(begin, start)
+                found[first - start : left - start] = part[first - begin : left - begin]
+                left = first
+            if left <= start:
+                return bytes(found)
+        return self._place.read(start, min(stop, self._place.nbytes))
+
+
+def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
     stream = _video_stream(container)
     context, frame = stream.codec_context, None
     context.thread_count = 1
+    colours = tuple(int(getattr(context, name)) for name in COLOURS)
+    bits = int(context.bits_per_coded_sample)
     starts: list[int] = []
     nbytes: list[int] = []
     ticks: list[int] = []
     is_key: list[bool] = []
     is_shown: list[bool] = []
-    sampled: dict[int, bytes] = {}
-    last = None
+    first: list[bytes] = []
+    last, header = None, 0
     for packet in container.demux(stream):
         if not packet.size:
             continue
-        _check_packet(packet)
         number = len(starts)
+        _check_packet(packet, number, context, container.format.name)
         if frame is None:
             frame = _first_frame(av, packet, number)
-        if not number & number - 1 or not number & 0xFF:
-            sampled[number] = bytes(packet)
-        starts.append(packet.pos)
+            first.append(bytes(packet))
+        header = _header_bytes(file, packet, header, container.format.name)
+        starts.append(packet.pos + header)
         nbytes.append(packet.size)
         ticks.append(packet.dts if packet.pts is None else packet.pts)
         is_key.append(packet.is_keyframe)
@@ -91,11 +135,15 @@ def _scanned(av: Any, place: Place, container: Any) -> Packets:
         last = packet
     if last is None:
         raise ValueError("its video stream has no frames")
-    sampled[len(starts) - 1] = bytes(last)
     if context.reorder_depth and container.format.name == "avi" and context.name != "mpeg4":
         raise ValueError(
             "AVI does not say in which order its frames are shown, and some refer to later ones: "
             "convert the video, as by ffmpeg -i FILE FILE.mp4"
+        )
+    if context.reorder_depth and container.format.name == "mxf" and (np.diff(ticks) > 0).all():
+        raise ValueError(
+            "its packets do not say in which order its frames are shown: convert the video, as by "
+            "ffmpeg -i FILE -c copy FILE.h264, and ffmpeg -i FILE.h264 FILE.mp4"
         )
     if "mp4" in container.format.name and len(stream.index_entries) > len(starts):
         raise ValueError(
@@ -105,7 +153,7 @@ def _scanned(av: Any, place: Place, container: Any) -> Packets:
         frame = frame or one
     if frame is None:
         raise ValueError("its first packets show no frame: it is damaged, or encrypted")
-    times, offset = np.array(ticks, np.int64), _offset(place, starts, sampled)
+    times = np.array(ticks, np.int64)
     numbers = _numbers(times, np.array(is_key), np.array(is_shown))
     if not (frames := int(numbers.max()) + 1):
         raise ValueError("no frame is shown: it has no key frame, or an empty edit list")
@@ -126,9 +174,11 @@ def _scanned(av: Any, place: Place, container: Any) -> Packets:
         begins=int(shown.min()),
         duration=float((end - shown.min()) * base),
         file_bytes=place.nbytes,
+        bits=bits,
+        colours=colours,
     )
-    positions = np.array(starts, np.int64) + offset
-    lengths = np.array(nbytes, np.int64)
+    _check_decoder(av, described, first)
+    positions, lengths = np.array(starts, np.int64), np.array(nbytes, np.int64)
     return Packets(described, positions, lengths, times, numbers, np.array(is_key))
 
 
@@ -151,19 +201,28 @@ def _text(tag: Any) -> str:
     return str(tag or "").strip("\0")
 
 
-def _check_packet(packet: Any) -> None:
+def _check_packet(packet: Any, number: int, context: Any, container: str) -> None:
     if packet.has_sidedata("encryption_info"):
         raise ValueError("its video stream is encrypted (DRM): only its owner can decrypt it")
     if packet.is_corrupt:
         raise ValueError("a packet ends too early: the file is cut off")
     if packet.pos is None or packet.pos < 0:
-        raise ValueError(_in_pieces("its packets have no positions"))
+        raise ValueError(_in_pieces("its packets have no positions", container))
+    for one in packet.iter_sidedata():
+        # An FLV may repeat the parameters of its decoder.
+        same = one.data_type == "new_extradata" and bytes(one) == bytes(context.extradata or b"")
+        if one.data_type in _PARAMETERS and not same:
+            raise ValueError(
+                f"packet {number} changes the parameters of its decoder ({one.data_type}): split "
+                "the video there, or convert it, as by ffmpeg -i FILE FILE.mp4"
+            )
 
 
-def _in_pieces(what: str) -> str:
+def _in_pieces(what: str, container: str) -> str:
+    suffix = "mov" if "matroska" in container else "mkv"
     return (
         f"{what} in the file, as in MPEG-TS, MPEG-PS and OGG: copy the stream to another container,"
-        " as by ffmpeg -i FILE -c copy FILE.mkv"
+        f" as by ffmpeg -fflags +genpts -i FILE -c copy FILE.{suffix}"
     )
 
 
@@ -180,22 +239,42 @@ def _first_frame(av: Any, packet: Any, number: int) -> Any:
     return next(iter(frames), None)
 
 
+def _check_decoder(av: Any, stream: Stream, first: list[bytes]) -> None:
+    """Raise ValueError if the noted stream does not suffice to decode the first packets."""
+    context = context_of(stream)
+    try:
+        frames = [frame for content in first for frame in context.decode(av.Packet(content))]
+        frames = frames or context.decode(None)
+        found = {(frame.height, frame.width) for frame in frames}
+    except av.error.FFmpegError as error:
+        raise ValueError(_needs_container(stream, error.strerror)) from error
+    if found != {(stream.height, stream.width)}:
+        raise ValueError(_needs_container(stream, f"its frames have sizes {sorted(found)}"))
+
+
+def _needs_container(stream: Stream, reason: str) -> str:
+    return (
+        f"its codec, {stream.codec}, cannot be decoded without its container ({reason}): convert "
+        "it, as by ffmpeg -i FILE FILE.mp4"
+    )
+
+
 def _shows(decoder: str, packet: Any) -> bool:
     """Return whether a packet shows a frame: VP8 has packets that others only refer to."""
     return decoder != "vp8" or bool(memoryview(packet)[0] & _VP8_SHOWN)
 
 
-def _offset(place: Place, starts: list[int], sampled: Mapping[int, bytes]) -> int:
-    """Return where packets begin after their noted positions; ValueError if they are in pieces."""
-    held = {
-        at: bytearray(min(len(content) + _HEADER_BYTES, place.nbytes - starts[at]))
-        for at, content in sampled.items()
-    }
-    place.read_many([(starts[at], memoryview(found)) for at, found in held.items()])
-    offsets = {found.find(sampled[at]) for at, found in held.items()}
-    if len(offsets) > 1 or -1 in offsets:
-        raise ValueError(_in_pieces("its packets are not in one piece"))
-    return offsets.pop()
+def _header_bytes(file: _Recent, packet: Any, likely: int, container: str) -> int:
+    """Return where the content of a packet begins after its position in the file.
+
+    ValueError if it is not there in one piece.
+    """
+    content = bytes(packet)
+    found = file.at(packet.pos, len(content), _HEADER_BYTES)
+    at = likely if found.startswith(content, likely) else found.find(content)
+    if at < 0:
+        raise ValueError(_in_pieces("its packets are not in one piece", container))
+    return at
 
 
 def _numbers(

@@ -299,6 +299,24 @@ def test_colours_follow_the_matrix_and_range_of_the_file(
     assert difference.max() <= 2
 
 
+@pytest.mark.parametrize("kind", ["mpeg4", "h264"])
+def test_colours_of_the_container(tmp_path: Path, kind: str) -> None:
+    """Matroska notes them beside the stream, which does not have them itself."""
+
+    def setup(stream: Any) -> None:
+        stream.codec_context.colorspace, stream.codec_context.color_range = 1, 2
+        stream.codec_context.color_primaries = stream.codec_context.color_trc = 1
+
+    plain = write(tmp_path / "a", KINDS[kind]._replace(suffix="mkv"), 12)
+    noted = write(tmp_path / "b", KINDS[kind]._replace(suffix="mkv"), 12, setup=setup)
+    found = [
+        frames_of(VideoReader(3).read(Row(0, str(path), notes={FRAME: 5}), None))
+        for path in (plain, noted)
+    ]
+    np.testing.assert_array_equal(found[1], stored(noted)[5:8])
+    assert not np.array_equal(found[0], found[1])
+
+
 # ---- Bad files -----------------------------------------------------------------------------------
 
 
@@ -370,16 +388,66 @@ def test_encrypted_videos(tmp_path: Path) -> None:
     refused(VideoReader(4), Row(NUMBER, str(path)), None, "encrypted")
 
 
-def test_packets_in_pieces(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", "h264", 20)
-    out_path = tmp_path / "b.ts"
-    with av.open(str(path)) as file, av.open(str(out_path), "w") as out:
+def copied(path: Path, to: Path) -> Path:
+    """Copy the packets of a video to another container."""
+    with av.open(str(path)) as file, av.open(str(to), "w") as out:
         stream = out.add_stream_from_template(file.streams.video[0])
         for packet in file.demux(video=0):
             if packet.dts is not None:
                 packet.stream = stream
                 out.mux(packet)
-    refused(VideoReader(4), Row(NUMBER, str(out_path)), None, "-c copy")
+    return to
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kind", "remedy"),
+    [
+        ("ts", "h264", "mkv"),
+        ("m2ts", "hevc", "mkv"),
+        ("mpg", "mpeg2", "mkv"),
+        ("ogv", "vp8", "mkv"),
+        ("mkv", "prores", "mov"),
+    ],
+)
+def test_packets_in_pieces(tmp_path: Path, suffix: str, kind: str, remedy: str) -> None:
+    path = write(tmp_path / "a", KINDS[kind]._replace(suffix=suffix), 30)
+    refused(VideoReader(4), Row(NUMBER, str(path)), None, f"-c copy FILE.{remedy}")
+    if suffix == "mpg":  # it lacks some times, which ffmpeg's -fflags +genpts makes
+        return
+    again = copied(path, tmp_path / f"b.{remedy}")
+    sample = VideoReader(30).read(Row(NUMBER, str(again)), None)
+    assert [number_of(frame) for frame in frames_of(sample)] == [*range(30)]
+
+
+def test_mxf_does_not_order_frames(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", KINDS["h264"]._replace(suffix="mxf"), 20)
+    refused(VideoReader(4), Row(NUMBER, str(path)), None, "order.*FILE.h264")
+
+
+def test_parameters_that_change_inside(tmp_path: Path) -> None:
+    """The second of two FLV files, behind the first one, has its own sequence header."""
+    one, other = (
+        write(tmp_path / name, "h264 flv", 20, size=size).read_bytes()
+        for name, size in (("a", (48, 64)), ("b", (64, 96)))
+    )
+    header = 13
+    path = tmp_path / "c.flv"
+    path.write_bytes(one + other[header:])
+    refused(VideoReader(4), Row(NUMBER, str(path)), None, "changes the parameters")
+    path.write_bytes(one + one[header:])  # the same parameters again
+    assert video_packets(Row(NUMBER, str(path))).stream.frames == 40
+
+
+@pytest.mark.parametrize("kind", ["h264", "vp8", "hevc flv", "h264 nut", "mpeg2 mxf", "raw"])
+def test_every_packet_is_where_it_is_noted(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path / "a", kind, 40)
+    content = path.read_bytes()
+    packets = video_packets(Row(0, str(path)))
+    with av.open(str(path)) as file:
+        expected = [bytes(packet) for packet in file.demux(video=0) if packet.size]
+    assert len(expected) == len(packets.starts)
+    for start, nbytes, each in zip(packets.starts, packets.nbytes, expected, strict=True):
+        assert content[start : start + nbytes] == each
 
 
 def test_avi_does_not_order_frames(tmp_path: Path) -> None:
