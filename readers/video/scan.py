@@ -13,6 +13,7 @@ from readers.places.contract import Place
 from readers.places.file_object import file_object
 from readers.video.decoding import COLOURS, context_of, import_av
 from readers.video.packets import HIDDEN, Orientation, Packets, Stream
+from readers.video.parameter_sets import ParameterSets
 
 _BUFFER_BYTES = 256 << 10
 """Bytes that are read at a time."""
@@ -112,6 +113,7 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
     is_key: list[bool] = []
     is_shown: list[bool] = []
     first: list[bytes] = []
+    sets = ParameterSets(context.name, bytes(context.extradata or b""))
     last, header = None, 0
     for packet in container.demux(stream):
         if not packet.size:
@@ -121,17 +123,21 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
         if frame is None:
             frame = _first_frame(av, packet, number)
             first.append(bytes(packet))
-        header = _header_bytes(file, packet, header, container.format.name)
+        content = bytes(packet)
+        header = _header_bytes(file, packet.pos, content, header, container.format.name)
         starts.append(packet.pos + header)
         nbytes.append(packet.size)
-        ticks.append(packet.dts if packet.pts is None else packet.pts)
-        is_key.append(packet.is_keyframe)
+        tick = packet.dts if packet.pts is None else packet.pts
+        is_key.append(sets.suffice(content) and packet.is_keyframe)
         is_shown.append(not packet.is_discard and _shows(context.name, packet))
-        if packet.pts is None and (packet.dts is None or context.reorder_depth):
+        if tick is None and _leads(context.name, ticks):
+            tick = ticks[0] - 1
+        elif packet.pts is None and (packet.dts is None or context.reorder_depth):
             raise ValueError(
                 f"its packet {number} does not say when it is shown: convert the video, as by "
                 "ffmpeg -i FILE FILE.mp4"
             )
+        ticks.append(tick)
         last = packet
     if last is None:
         raise ValueError("its video stream has no frames")
@@ -259,18 +265,25 @@ def _needs_container(stream: Stream, reason: str) -> str:
     )
 
 
+def _leads(decoder: str, ticks: list[int]) -> bool:
+    """Return whether the next packet is shown before the first key frame, which has come.
+
+    Of HEVC that was cut out of a video, those refer to frames before the cut, and are left out.
+    """
+    return decoder == "hevc" and bool(ticks) and all(tick < ticks[0] for tick in ticks[1:])
+
+
 def _shows(decoder: str, packet: Any) -> bool:
     """Return whether a packet shows a frame: VP8 has packets that others only refer to."""
     return decoder != "vp8" or bool(memoryview(packet)[0] & _VP8_SHOWN)
 
 
-def _header_bytes(file: _Recent, packet: Any, likely: int, container: str) -> int:
+def _header_bytes(file: _Recent, start: int, content: bytes, likely: int, container: str) -> int:
     """Return where the content of a packet begins after its position in the file.
 
     ValueError if it is not there in one piece.
     """
-    content = bytes(packet)
-    found = file.at(packet.pos, len(content), _HEADER_BYTES)
+    found = file.at(start, len(content), _HEADER_BYTES)
     at = likely if found.startswith(content, likely) else found.find(content)
     if at < 0:
         raise ValueError(_in_pieces("its packets are not in one piece", container))

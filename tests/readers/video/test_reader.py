@@ -160,6 +160,81 @@ def test_edit_lists_leave_frames_out(tmp_path: Path, cut: int) -> None:
         assert number_of(frames_of(VideoReader(1).read(one, None))[0]) == cut + first
 
 
+def test_joined_videos_of_other_parameters(tmp_path: Path) -> None:
+    """Those of the second one are only in its first packet, as after ffmpeg's -f concat."""
+    other = f"{KINDS['h264'].options['x264-params']}:cabac=0:ref=1:bframes=0"
+    paths = [
+        write(tmp_path / "a", "h264", 40),
+        write(tmp_path / "b", KINDS["h264"]._replace(options={"x264-params": other}), 40, seed=1),
+    ]
+    path = tmp_path / "c.mp4"
+    with av.open(str(path), "w") as out:
+        stream: Any = None
+        for number, part in enumerate(paths):
+            with av.open(str(part)) as file:
+                own: Any = file.streams.video[0]
+                stream = stream or out.add_stream_from_template(own)
+                for at, packet in enumerate(file.demux(own)):
+                    if packet.dts is None or packet.pts is None:
+                        continue
+                    content = bytes(packet)
+                    if number and not at:
+                        content = sets_in(own.codec_context.extradata) + content
+                    new = av.Packet(content)
+                    new.pts, new.dts = (t + 40 * 512 * number for t in (packet.pts, packet.dts))
+                    new.time_base, new.is_keyframe = packet.time_base, packet.is_keyframe
+                    new.stream = stream
+                    out.mux(new)
+    expected = stored(path)
+    assert [number_of(frame) for frame in expected] == [*range(40), *range(40)]
+    row = noted(Row(0, str(path)))
+    for first in range(0, 77, 3):
+        found = frames_of(VideoReader(4).read(replace_frame(row, first), None))
+        np.testing.assert_array_equal(found, expected[first : first + 4])
+
+
+def sets_in(avcc: bytes) -> bytes:
+    """Return the parameter sets of an MP4 with their lengths as in a packet."""
+    found, at = b"", 5
+    for mask in (0x1F, 0xFF):
+        count, at = avcc[at] & mask, at + 1
+        for _ in range(count):
+            nbytes = int.from_bytes(avcc[at : at + 2])
+            found += nbytes.to_bytes(4) + avcc[at + 2 : at + 2 + nbytes]
+            at += 2 + nbytes
+    return found
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "mp4"])
+def test_hevc_that_was_cut_out_of_a_video(tmp_path: Path, suffix: str) -> None:
+    """Frames that are shown before its first key frame refer to frames that are gone."""
+    params = "keyint=15:min-keyint=15:open-gop=1:bframes=4:b-adapt=0:log-level=0"
+    whole = write(tmp_path / "a", KINDS["hevc"]._replace(options={"x265-params": params}))
+    path = tmp_path / f"b.{suffix}"
+    with (
+        av.open(str(whole)) as file,
+        av.open(str(path), "w", options={"avoid_negative_ts": "disabled"}) as out,
+    ):
+        stream = out.add_stream_from_template(file.streams.video[0])
+        begins = None
+        for packet in file.demux(video=0):
+            if packet.pts is None or packet.dts is None:
+                continue
+            if begins is None and packet.is_keyframe and packet.pts:
+                begins = packet.pts
+            if begins is not None:
+                packet.pts, packet.dts = packet.pts - begins, packet.dts - begins
+                packet.stream = stream
+                out.mux(packet)
+    expected = stored(path)
+    row = noted(Row(0, str(path)))
+    assert unpacked(row.notes[NOTE]).stream.frames == len(expected)
+    assert number_of(expected[0]) > 0
+    for first in range(0, len(expected) - 2, 3):
+        found = frames_of(VideoReader(2).read(replace_frame(row, first), None))
+        np.testing.assert_array_equal(found, expected[first : first + 2])
+
+
 @pytest.mark.parametrize("degrees", [90, 180, 270])
 def test_frames_are_turned_as_displayed(tmp_path: Path, degrees: int) -> None:
     path = write(tmp_path / "a", "h264", 12, rotation=degrees)
@@ -426,15 +501,14 @@ def test_mxf_does_not_order_frames(tmp_path: Path) -> None:
 
 def test_parameters_that_change_inside(tmp_path: Path) -> None:
     """The second of two FLV files, behind the first one, has its own sequence header."""
-    one, other = (
-        write(tmp_path / name, "h264 flv", 20, size=size).read_bytes()
-        for name, size in (("a", (48, 64)), ("b", (64, 96)))
+    one, later, other = (
+        write(tmp_path / name, "h264 flv", 20, size=size, times=lambda n, at=at: n + at)
+        for name, at, size in (("a", 0, (48, 64)), ("b", 30, (48, 64)), ("c", 30, (64, 96)))
     )
-    header = 13
-    path = tmp_path / "c.flv"
-    path.write_bytes(one + other[header:])
+    header, path = 13, tmp_path / "d.flv"
+    path.write_bytes(one.read_bytes() + other.read_bytes()[header:])
     refused(VideoReader(4), Row(NUMBER, str(path)), None, "changes the parameters")
-    path.write_bytes(one + one[header:])  # the same parameters again
+    path.write_bytes(one.read_bytes() + later.read_bytes()[header:])  # the same parameters
     assert video_packets(Row(NUMBER, str(path))).stream.frames == 40
 
 
