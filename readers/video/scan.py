@@ -27,6 +27,9 @@ _VP8_SHOWN = 0x10
 """Flag in the first byte of a packet of VP8."""
 _BEGINS = 12
 """Bytes that tell formats apart."""
+_MATROSKA_BYTES = 256
+"""Bytes at the beginning of a file of Matroska that include the size of its segment."""
+_EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
 _PARAMETERS = ("new_extradata", "param_change", "palette")
 """What a container may hold beside a packet that its decoder needs."""
 _ENCRYPTED = ("encv", "drmi")
@@ -46,6 +49,7 @@ def scan_video(place: Place) -> Packets:
     av = import_av()
     if not place.nbytes:
         raise ValueError("the file is empty")
+    _check_length(place)
     with file_object(place, buffer=_BUFFER_BYTES) as (opened, _):
         file = _Recent(place, opened)
         try:
@@ -62,6 +66,34 @@ def scan_video(place: Place) -> Packets:
                 return _scanned(av, file, place, container)
             except av.error.FFmpegError as error:
                 raise ValueError(f"FFmpeg: {error.strerror}: it is damaged or cut off") from error
+
+
+def _check_length(place: Place) -> None:
+    """Raise ValueError if a file of Matroska or WebM ends before its only segment does.
+
+    FFmpeg then reads what there is; it refuses files of other formats.
+    """
+    begin = place.read(0, _MATROSKA_BYTES)
+    if not begin.startswith(_EBML):
+        return
+    header = _element_size(begin, len(_EBML))
+    if header is None or not begin[header:].startswith(_SEGMENT):
+        return
+    end = _element_size(begin, header + len(_SEGMENT))
+    if end is not None and end > place.nbytes:
+        raise ValueError(
+            f"it has {place.nbytes} of {end} bytes: it is cut off; ffmpeg -i FILE -c copy NEW.mkv "
+            "keeps the frames before the cut"
+        )
+
+
+def _element_size(begin: bytes, at: int) -> int | None:
+    """Return where an element of EBML ends whose size is noted at a position; None if unknown."""
+    if at >= len(begin) or not begin[at]:
+        return None
+    count = 9 - begin[at].bit_length()
+    noted = int.from_bytes(begin[at : at + count]) & ((1 << 7 * count) - 1)
+    return None if noted == (1 << 7 * count) - 1 else at + count + noted
 
 
 class _Recent:

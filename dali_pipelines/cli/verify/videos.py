@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("path", "offset", "nbytes", "etag", "file_bytes", FRAME, NOTE)
 """Columns that say what is read of a row."""
+_STRICT = {"err_detect": "crccheck+bitstream+buffer+explode"}
+"""Options of a decoder, so that it does not hide damage, and looks at checksums."""
 _LATE = 1e-6
 """Seconds by which the times of a frame may differ."""
 
@@ -158,6 +160,7 @@ def _by_pyav(row: Row, stream: Stream | None, window: Area | None) -> _Found:
         ):
             video = container.streams.video[0]
             video.codec_context.thread_count = 1
+            video.codec_context.options = _STRICT
             for number, packet in enumerate(container.demux(video)):
                 if packet.is_corrupt:
                     return _Found(digests, times, f"packet {number} is cut off")

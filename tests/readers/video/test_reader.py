@@ -410,6 +410,18 @@ def test_cut_files(tmp_path: Path, kind: str, kept: float) -> None:
     refused(VideoReader(FRAMES), Row(NUMBER, str(path)), None)
 
 
+@pytest.mark.parametrize("kind", ["h264 mkv", "vp9"])
+def test_matroska_that_ends_early(tmp_path: Path, kind: str) -> None:
+    """FFmpeg takes the frames before the cut for the whole video."""
+    path = write(tmp_path / "a", kind, 30)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3])
+    assert 0 < len(stored(path)) < 30
+    refused(VideoReader(2), Row(NUMBER, str(path)), None, f"of {len(content)} bytes.*cut off")
+    live = write(tmp_path / "b", kind, 30, container={"live": "1"})  # its length is not noted
+    assert video_packets(Row(NUMBER, str(live))).stream.frames == 30
+
+
 def test_sound_alone_is_no_video(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     with av.open(str(path), "w") as file:
