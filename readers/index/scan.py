@@ -48,7 +48,7 @@ SUFFIXES = {
     ),
     "video": (
         *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".3gp", ".3g2", ".flv", ".mts"),
-        *(".mpg", ".mpeg", ".m2ts", ".ogv", ".wmv", ".asf"),
+        *(".mpg", ".mpeg", ".m2ts", ".ts", ".vob", ".ogv", ".wmv", ".asf", ".ivf", ".mxf", ".nut"),
     ),
 }
 """Suffixes of files to find in a folder, with their format, in lower case; any case matches."""

@@ -49,8 +49,9 @@ def scan_video(place: Place) -> Packets:
     av = import_av()
     if not place.nbytes:
         raise ValueError("the file is empty")
-    _check_length(place)
     with file_object(place, buffer=_BUFFER_BYTES) as (opened, _):
+        _check_length(place.nbytes, opened.read(_MATROSKA_BYTES))
+        opened.seek(0)
         file = _Recent(place, opened)
         try:
             container = av.open(file, metadata_errors="replace")
@@ -68,21 +69,20 @@ def scan_video(place: Place) -> Packets:
                 raise ValueError(f"FFmpeg: {error.strerror}: it is damaged or cut off") from error
 
 
-def _check_length(place: Place) -> None:
+def _check_length(nbytes: int, begin: bytes) -> None:
     """Raise ValueError if a file of Matroska or WebM ends before its only segment does.
 
     FFmpeg then reads what there is; it refuses files of other formats.
     """
-    begin = place.read(0, _MATROSKA_BYTES)
     if not begin.startswith(_EBML):
         return
     header = _element_size(begin, len(_EBML))
     if header is None or not begin[header:].startswith(_SEGMENT):
         return
     end = _element_size(begin, header + len(_SEGMENT))
-    if end is not None and end > place.nbytes:
+    if end is not None and end > nbytes:
         raise ValueError(
-            f"it has {place.nbytes} of {end} bytes: it is cut off; ffmpeg -i FILE -c copy NEW.mkv "
+            f"it has {nbytes} of {end} bytes: it is cut off; ffmpeg -i FILE -c copy NEW.mkv "
             "keeps the frames before the cut"
         )
 
