@@ -6,6 +6,7 @@ from .audio.reader import AudioReader as AudioReader
 from .buffers import buffer as buffer
 from .channels import ChannelsReader as ChannelsReader
 from .chunks.reader import ChunkedReader as ChunkedReader
+from .contract import ClipFrames as ClipFrames
 from .contract import Peek as Peek
 from .contract import Reader as Reader
 from .contract import Row as Row

@@ -271,6 +271,10 @@ class ReaderContract:
         crop = whole[y : y + box.height, x : x + box.width]
         np.testing.assert_array_equal(self.pixels(sample), crop)
         assert sample.image_size == whole.shape[:2]
+        if frames := getattr(reader, "frames", None):  # of clips
+            assert sample.frames is not None
+            assert len(sample.frames.numbers) == frames
+            assert {*sample.frames.numbers} <= {*range(sample.frames.total)}
         peek = reader.peek(placed_row, window)
         assert (peek.height, peek.width) == whole.shape[:2]
 
