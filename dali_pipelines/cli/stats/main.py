@@ -115,8 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.calibration is not None:
         settings["calibration"] = config.calibration
     settings |= config.images() | config.of_arrays() | config.of_audio() | config.of_video()
-    if config.pipeline == "video" and not has_clips(index):
-        settings.setdefault("frames", 1)
+    if config.pipeline == "video":
+        with refusing(ValueError):
+            if not has_clips(index):
+                settings.setdefault("frames", 1)
     channels = None
     if config.pipeline == "chunked":
         with refusing(ValueError):
