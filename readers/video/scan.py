@@ -196,6 +196,12 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
     if not (frames := int(numbers.max()) + 1):
         raise ValueError("no frame is shown: it has no key frame, or an empty edit list")
     shown = times[numbers != HIDDEN]
+    in_order = np.sort(shown)
+    if context.reorder_depth and (same := np.flatnonzero(np.diff(in_order) == 0)).size:
+        raise ValueError(
+            f"frames {same[0]} and {same[0] + 1} are shown at the same time, and the order of its "
+            "frames is known by their times alone: make the video again with finer times, as in MP4"
+        )
     end = shown.max() + (last.duration or np.ptp(shown) // max(1, frames - 1))
     base = stream.time_base
     described = Stream(

@@ -536,6 +536,19 @@ def test_every_packet_is_where_it_is_noted(tmp_path: Path, kind: str) -> None:
         assert content[start : start + nbytes] == each
 
 
+def test_frames_at_the_same_time(tmp_path: Path) -> None:
+    """Matroska rounds to milliseconds, and these frames are decoded in another order."""
+    path = write(tmp_path / "a", "h264 mkv", 30, times=lambda number: number)
+    with av.open(str(path)) as file, av.open(str(tmp_path / "b.mkv"), "w") as out:
+        stream = out.add_stream_from_template(file.streams.video[0])
+        for packet in file.demux(video=0):
+            if packet.dts is not None and packet.pts is not None:
+                packet.pts, packet.dts = packet.pts // 66, packet.dts // 66  # 2000 a second
+                packet.stream = stream
+                out.mux(packet)
+    refused(VideoReader(4), Row(NUMBER, str(tmp_path / "b.mkv")), None, "at the same time")
+
+
 def test_avi_does_not_order_frames(tmp_path: Path) -> None:
     path = write(tmp_path / "a", KINDS["h264"]._replace(suffix="avi"), 20)
     refused(VideoReader(4), Row(NUMBER, str(path)), None, "AVI")
