@@ -30,6 +30,8 @@ _BEGINS = 12
 _MATROSKA_BYTES = 256
 """Bytes at the beginning of a file of Matroska that include the size of its segment."""
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
+_MOST_BACK = 1.0
+"""Seconds by which decoding times may go back; they do by some ms where they are rounded."""
 _PARAMETERS = ("new_extradata", "param_change", "palette")
 """What a container may hold beside a packet that its decoder needs."""
 _ENCRYPTED = ("encv", "drmi")
@@ -142,6 +144,7 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
     starts: list[int] = []
     nbytes: list[int] = []
     ticks: list[int] = []
+    decoding: list[int] = []
     is_key: list[bool] = []
     is_shown: list[bool] = []
     first: list[bytes] = []
@@ -170,6 +173,8 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
                 "ffmpeg -i FILE FILE.mp4"
             )
         ticks.append(tick)
+        if packet.dts is not None:
+            decoding.append(packet.dts)
         last = packet
     if last is None:
         raise ValueError("its video stream has no frames")
@@ -191,6 +196,7 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
         frame = frame or one
     if frame is None:
         raise ValueError("its first packets show no frame: it is damaged, or encrypted")
+    _check_decoding_times(decoding, float(stream.time_base))
     times = np.array(ticks, np.int64)
     numbers = _numbers(times, np.array(is_key), np.array(is_shown))
     if not (frames := int(numbers.max()) + 1):
@@ -294,6 +300,18 @@ def _check_decoder(av: Any, stream: Stream, first: list[bytes]) -> None:
         raise ValueError(_needs_container(stream, error.strerror)) from error
     if found != {(stream.height, stream.width)}:
         raise ValueError(_needs_container(stream, f"its frames have sizes {sorted(found)}"))
+
+
+def _check_decoding_times(ticks: list[int], seconds: float) -> None:
+    """Raise ValueError if times begin again, as in joined FLV files: frames would be mixed."""
+    times = np.multiply(ticks, seconds)
+    back = np.flatnonzero(np.maximum.accumulate(times) - times > _MOST_BACK)
+    if back.size:
+        at = int(back[0])
+        raise ValueError(
+            f"its times go back from {times[at - 1]:g} to {times[at]:g} s at packet {at}, as in "
+            "joined files: split the video there, or join its parts by ffmpeg -f concat"
+        )
 
 
 def _needs_container(stream: Stream, reason: str) -> str:

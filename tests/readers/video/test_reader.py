@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from operator import add
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -514,7 +516,7 @@ def test_mxf_does_not_order_frames(tmp_path: Path) -> None:
 def test_parameters_that_change_inside(tmp_path: Path) -> None:
     """The second of two FLV files, behind the first one, has its own sequence header."""
     one, later, other = (
-        write(tmp_path / name, "h264 flv", 20, size=size, times=lambda n, at=at: n + at)
+        write(tmp_path / name, "h264 flv", 20, size=size, times=partial(add, at))
         for name, at, size in (("a", 0, (48, 64)), ("b", 30, (48, 64)), ("c", 30, (64, 96)))
     )
     header, path = 13, tmp_path / "d.flv"
@@ -534,6 +536,20 @@ def test_every_packet_is_where_it_is_noted(tmp_path: Path, kind: str) -> None:
     assert len(expected) == len(packets.starts)
     for start, nbytes, each in zip(packets.starts, packets.nbytes, expected, strict=True):
         assert content[start : start + nbytes] == each
+
+
+def every_third(first: int, number: int) -> int:
+    return first + 3 * number
+
+
+def test_times_that_begin_again(tmp_path: Path) -> None:
+    one, other = (
+        write(tmp_path / name, "h264 flv", 40, times=partial(every_third, at)).read_bytes()
+        for name, at in (("a", 0), ("b", 1))
+    )
+    path = tmp_path / "c.flv"
+    path.write_bytes(one + other[13:])
+    refused(VideoReader(4), Row(NUMBER, str(path)), None, "times go back")
 
 
 def test_frames_at_the_same_time(tmp_path: Path) -> None:
