@@ -102,7 +102,9 @@ class ClusterFlags:
         if self.shard_id is None and self.num_shards is None:
             return
         if self.shard_id is None or self.num_shards is None:
-            raise ValueError("--shard_id and --num_shards need each other")
+            raise ValueError(
+                "--shard_id needs --num_shards, and --num_shards needs --shard_id: set both"
+            )
         if self.shard_id >= self.num_shards:
             raise ValueError(
                 f"--shard_id must be in [0, --num_shards={self.num_shards}), got {self.shard_id}: "

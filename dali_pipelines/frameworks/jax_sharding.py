@@ -57,9 +57,9 @@ def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
         first, each = min(shards), len(shards)
         if max(shards) - first >= each or first % each or num_shards % each:
             raise ValueError(
-                f"process {process} has shards {sorted(shards)} of {num_shards}, but needs "
-                "consecutive ones, as many as the other processes: make the mesh from "
-                "jax.devices() in their order"
+                f"process {process} has shards {sorted(shards)} of {num_shards}, but all "
+                "processes need the same number of consecutive shards: make the mesh from "
+                "jax.devices(), in that order"
             )
 
 

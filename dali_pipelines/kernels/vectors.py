@@ -99,7 +99,7 @@ def highest(builder: Any, numbers: Any) -> Any:
 
 
 def floats(builder: Any, numbers: Any) -> Any:
-    """Convert slots, signed, to float32 and return their bits."""
+    """Convert signed slots to float32, and return the bits of the floats."""
     return builder.bitcast(builder.sitofp(numbers, _FLOATS), SLOTS_OF_VECTOR)
 
 

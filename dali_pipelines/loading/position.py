@@ -251,8 +251,8 @@ class Position:
         _check_weights(state, weights)
         if weights is not None and state["shuffle"] is not True:
             raise ValueError(
-                f"weights draw rows at random, and shuffle of the state is {state['shuffle']!r}: "
-                "set True"
+                f"shuffle of the state is {state['shuffle']!r}, but weights draw rows at random: "
+                "set it to True"
             )
 
     def warn_of_change(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Rank of this process in a job, under any launcher, and so its devices and shards.
+"""Rank of this process under any launcher; its devices and shards follow from the rank.
 
 `torch.distributed` and `jax.distributed` come first, if they are initialised: Lightning's ddp sets
 no RANK, and mp.spawn no variable at all. Then come the variables of launchers. The general ones are

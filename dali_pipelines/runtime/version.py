@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def own_version() -> str:
-    """Return the version that is installed, or "not installed", as in a clone on the path."""
+    """Return the installed version, or "not installed" for a clone on the path."""
     try:
         return importlib.metadata.version("dali-pipelines")
     except importlib.metadata.PackageNotFoundError:

@@ -572,8 +572,8 @@ def _check_for_contents(settings: Mapping[str, Any]) -> None:
     planes, hdus = settings.get("planes"), settings.get("hdus")
     if isinstance(planes, str) and planes == "all" and settings.get("num_planes") is None:
         raise ValueError(
-            "planes='all' takes their number from the first file of an Index: also set num_planes, "
-            "or use Loader.preprocessor()"
+            "planes='all' takes the number of planes from the first file of an Index, but a "
+            "Preprocessor has none: also set num_planes, or use Loader.preprocessor()"
         )
     for name, one in hdus.items() if isinstance(hdus, Mapping) else ():
         if isinstance(one, Hdu) and one.relative is not None:

@@ -119,8 +119,8 @@ class CorrectionTable:
         if {name.lower() for name in file.columns} == _FACTORS:
             if channel is None:
                 raise ValueError(
-                    f"{file.path}: the columns date and factor are of one channel: set channel, "
-                    "e.g. channel=171"
+                    f"{file.path}: a table with the columns date and factor does not name its "
+                    "channel: set it, e.g. channel=171"
                 )
             return cls(file.name, file.sha256, None, {channel: _factors(file)}, file.path)
         file.check(_OFFICIAL, "an AIA response table (or one with the columns date and factor)")

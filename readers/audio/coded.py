@@ -60,7 +60,7 @@ class CodedSound:
         return f"{self.file.format} {self.file.subtype}"
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
+        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
         found, skip = out, 0
         # libmpg123 writes to stderr after a seek, as frames need bits of those before.
         if start and (self.file.format == "MP3" or not self.file.seekable()):
@@ -133,7 +133,7 @@ def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
             for at, begin, name in _OTHERS:
                 if head[at : at + len(begin)] == begin:
                     raise ValueError(
-                        f"libsndfile does not decode {name}: convert it, as by ffmpeg -i FILE "
+                        f"libsndfile does not decode {name}: convert it, e.g. with ffmpeg -i FILE "
                         "FILE.flac"
                     ) from None
             hint = pipeline_hint(head, "audio")

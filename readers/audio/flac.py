@@ -74,7 +74,7 @@ class FlacSound:
         return f"FLAC {_DEPTHS[self.bits]}"
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
+        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
         if len(out) < self.frames:
             with suppress(OddError):
                 return self._read_frames(start, out)

@@ -53,7 +53,7 @@ class PlainSound:
         return self.channels * int(self.kind[1])
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
+        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
         content = private(len(out) * self.frame_bytes)
         self.place.read_many([(self.start + start * self.frame_bytes, content.data)])
         numbers = self._numbers(content)
@@ -187,7 +187,7 @@ def _body(place: Place, head: bytes, start: int, nbytes: int, name: str) -> byte
 
 def _check(rate: int, channels: int) -> None:
     if rate < 1 or channels < 1:
-        raise ValueError(f"the header says {rate} Hz and {channels} channels")
+        raise ValueError(f"the header says {rate} Hz and {channels} channels: neither can be 0")
 
 
 def _frames(place: Place, start: int, nbytes: int, block: int) -> int:

@@ -286,12 +286,12 @@ class AudioReader:
         """Raise ValueError if a recording has another rate or other channels."""
         if sound.rate != self.rate and not self.resample:
             raise ValueError(
-                f"it has {sound.rate} Hz, expected {self.rate} Hz, as the first recording has: set "
-                "rate, to which all are then resampled"
+                f"its rate is {sound.rate} Hz, expected {self.rate} Hz as in the first recording: "
+                "set rate to resample all recordings to it"
             )
         if not 1 / _MOST_RATIO <= sound.rate / self.rate <= _MOST_RATIO:
             raise ValueError(
-                f"it has {sound.rate} Hz, which is too far from {self.rate} Hz to be resampled"
+                f"its rate of {sound.rate} Hz is too far from {self.rate} Hz to be resampled"
             )
         if self.channels not in (1, sound.channels):
             raise ValueError(

@@ -43,7 +43,7 @@ class Sound(Protocol):
         ...
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill an array, shape (samples, channels), from a sample on; return the bytes read.
+        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read.
 
         Integers are divided by the power of two that maps them to [-1, 1), as soundfile does.
 

@@ -249,7 +249,7 @@ class VorbisSound:
         return self.last.granule
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill an array, shape (samples, channels), from a sample on; return the bytes read."""
+        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
         if len(out) < self.frames:
             with suppress(OddError):
                 return self._read_pages(start, out)

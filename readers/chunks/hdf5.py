@@ -107,7 +107,7 @@ class Hdf5File:
         return sorted(found)
 
     def links(self) -> dict[str, str]:
-        """Return the other files to which links of the file itself lead, by their names."""
+        """Return the file that each external link at the root leads to, by the name of the link."""
         import h5py
 
         found = {name: self.file.get(name, getlink=True) for name in self.file}

@@ -114,7 +114,7 @@ def is_of_other_sign(keywords: Mapping[str, Any]) -> bool | None:
 
 
 def of_other_sign(values: NDArray[Any]) -> NDArray[Any]:
-    """Return integers with half of the range of their type added, native byte order."""
+    """Add half of the range of their type to integers; the result has native byte order."""
     item = values.dtype.itemsize
     other = np.dtype(f"{'i' if values.dtype.kind == 'u' else 'u'}{item}")
     return (values.astype(f"u{item}") ^ np.array(1 << (8 * item - 1), f"u{item}")).view(other)

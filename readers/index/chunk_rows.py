@@ -258,8 +258,8 @@ def check_orientation(arrays: Mapping[str, Variable], chunked: Sequence[ChunkedA
         if (x, y) in seen:
             raise ValueError(
                 f"{one.name!r} has the axes {y}, {x}, and {seen[x, y]!r} has {x}, {y}: the "
-                "variables of an image must have the same order: make an Index of each, or write "
-                "one again, by xarray's transpose"
+                "variables of an image must have their axes in the same order: make an Index of "
+                "each, or transpose one with xarray and save it"
             )
         seen[y, x] = one.name
 
@@ -372,8 +372,8 @@ def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) ->
         if times is not None:
             return pa.array(times, mask=missing)
         logger.warning(
-            "%r stays a column of numbers: its units %r, calendar %r, are not decoded; for `group` "
-            "and splits by time, replace it by times, see `with_column`",
+            "%r stays a column of numbers, because units %r of calendar %r cannot be decoded: for "
+            "`group` and splits by time, replace the numbers by times, using `with_column`",
             *(name, units, attributes.get("calendar", "standard")),
         )
     if values.dtype == np.float16:

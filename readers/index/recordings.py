@@ -107,7 +107,8 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
         found = list(rows)
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path}: expected text in UTF-8 ({error}): convert it, as by iconv -f latin1 -t utf-8"
+            f"{path}: expected text in UTF-8 ({error}): convert it, e.g. with iconv -f latin1 "
+            "-t utf-8"
         ) from None
     if not found:
         raise ValueError(f"{path}: expected a row for each recording, it has none")

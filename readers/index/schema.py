@@ -396,8 +396,8 @@ def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str)
         first = hdus.setdefault((path, other), hdu)
         if other is not None and first != hdu:
             logger.warning(
-                "for HDUs %s and %s of %s the same image is read, %s of %s: if there is one for "
-                "each, set %s to their EXTNAME, for that with the EXTVER of the row",
+                "HDUs %s and %s of %s share one image, %s of %s: if each has its own, set %s to "
+                "the EXTNAME of these images, and each row takes the one with its EXTVER",
                 *(first, hdu, printable(path), taken, printable(other), setting),
             )
             return

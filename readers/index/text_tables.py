@@ -165,8 +165,8 @@ def _check_rows(name: str, content: bytes, comments: int) -> None:
             start = comments + rows.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"{name}, line {start}: the quotes of a value do not match ({error}): add one at its "
-            "end, and write two for each inside"
+            f"{name}, line {start}: the quotes of a value do not match ({error}): end the "
+            "value with a quote, and double each quote inside it"
         ) from error
     finally:
         csv.field_size_limit(limit)

@@ -76,8 +76,8 @@ def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None
         if (total := packets.stream.frames) < span:
             raise ValueError(
                 f"{table['path'][row].as_py()} (row {row}): it has {total} frames, and a clip of "
-                f"{frames} frames with stride {stride} needs {span}: leave such videos out, as by "
-                f"index.where('frames >= {span}')"
+                f"{frames} frames with stride {stride} needs {span}: leave such videos out, e.g. "
+                f"with index.where('frames >= {span}')"
             )
         firsts = _firsts(packets, total - span, step)
         rows += [row] * len(firsts)

@@ -58,7 +58,7 @@ def _orientation(block: bytes) -> int:
 
 
 def with_exif_chunk(png: bytes) -> bytes:
-    """Return a PNG with an EXIF chunk made from its text, in which ImageMagick wrote EXIF data.
+    """Return a PNG with an EXIF chunk, made from the text in which ImageMagick stores EXIF data.
 
     Broken data are left out.
     """

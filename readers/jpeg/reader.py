@@ -291,7 +291,7 @@ class EncodedImage(NamedTuple):
 
     @property
     def is_colour_png(self) -> bool:
-        """Whether DALI gets a PNG of 8-bit colours, or of a palette, by its IHDR chunk."""
+        """Whether DALI decodes a PNG whose IHDR chunk says 8-bit colours, or a palette."""
         is_png = self.format == "PNG" and self.pixels is None
         return is_png and self.bits == 8 and self.encoded[25] & 2 != 0
 

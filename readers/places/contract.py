@@ -42,7 +42,7 @@ class Place(Protocol):
         ...
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prepare to read ranges (first byte and end): for a remote object request all at once.
+        """Prepare to read ranges (first byte, end). A remote object gets all requests at once.
 
         They are clipped to the length of the place.
         """
@@ -53,7 +53,7 @@ class Place(Protocol):
         ...
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, each from its own position; for a remote object request all at once.
+        """Fill buffers, each from its own position. A remote object gets all requests at once.
 
         Raises
         ------

@@ -61,9 +61,9 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
     """
     if os.getpid() not in (_owners or [os.getpid()]):
         raise StorageError(
-            "this process was forked from one that has made requests to remote storage, whose "
-            "client does not work here: start processes by 'spawn' or 'forkserver', e.g. with "
-            f"multiprocessing.set_start_method: {root!r}"
+            f"{root}: this process was forked from one that has made requests to remote storage, "
+            "and the client for such requests does not work after a fork: start processes by "
+            "'spawn' or 'forkserver', e.g. with multiprocessing.set_start_method"
         )
     return _store(root, storage, tuple(sorted(environment().items())))
 

@@ -152,7 +152,7 @@ def _check(frame: Any, number: int, stream: Stream) -> None:
         raise ValueError(
             f"frame {number} has {frame.height}x{frame.width} pixels (height x width), expected "
             f"{stream.height}x{stream.width} as in the first frame: split the video where its size "
-            "changes, or convert it, as by ffmpeg -i FILE FILE.mp4"
+            "changes, or convert it, e.g. with ffmpeg -i FILE FILE.mp4"
         )
 
 

@@ -1,4 +1,4 @@
-"""Stream and packets of a video, by demuxing alone and decoding its first frame."""
+"""Stream and packets of a video: all of it is demuxed, and only its first frame is decoded."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
             tick = ticks[0] - 1
         elif packet.pts is None and (packet.dts is None or context.reorder_depth):
             raise ValueError(
-                f"its packet {number} does not say when it is shown: convert the video, as by "
+                f"its packet {number} does not say when it is shown: convert the video, e.g. with "
                 "ffmpeg -i FILE FILE.mp4"
             )
         ticks.append(tick)
@@ -181,12 +181,12 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
     if context.reorder_depth and container.format.name == "avi" and context.name != "mpeg4":
         raise ValueError(
             "AVI does not say in which order its frames are shown, and some refer to later ones: "
-            "convert the video, as by ffmpeg -i FILE FILE.mp4"
+            "convert the video, e.g. with ffmpeg -i FILE FILE.mp4"
         )
     if context.reorder_depth and container.format.name == "mxf" and (np.diff(ticks) > 0).all():
         raise ValueError(
-            "its packets do not say in which order its frames are shown: convert the video, as by "
-            "ffmpeg -i FILE -c copy FILE.h264, and ffmpeg -i FILE.h264 FILE.mp4"
+            "its packets do not say in which order its frames are shown: convert the video, e.g. "
+            "with ffmpeg -i FILE -c copy FILE.h264, and ffmpeg -i FILE.h264 FILE.mp4"
         )
     if "mp4" in container.format.name and len(stream.index_entries) > len(starts):
         raise ValueError(
@@ -264,7 +264,7 @@ def _check_packet(packet: Any, number: int, context: Any, container: str) -> Non
         if one.data_type in _PARAMETERS and not same:
             raise ValueError(
                 f"packet {number} changes the parameters of its decoder ({one.data_type}): split "
-                "the video there, or convert it, as by ffmpeg -i FILE FILE.mp4"
+                "the video there, or convert it, e.g. with ffmpeg -i FILE FILE.mp4"
             )
 
 
@@ -272,7 +272,7 @@ def _in_pieces(what: str, container: str) -> str:
     suffix = "mov" if "matroska" in container else "mkv"
     return (
         f"{what} in the file, as in MPEG-TS, MPEG-PS and OGG: copy the stream to another container,"
-        f" as by ffmpeg -fflags +genpts -i FILE -c copy FILE.{suffix}"
+        f" e.g. with ffmpeg -fflags +genpts -i FILE -c copy FILE.{suffix}"
     )
 
 
@@ -317,7 +317,7 @@ def _check_decoding_times(ticks: list[int], seconds: float) -> None:
 def _needs_container(stream: Stream, reason: str) -> str:
     return (
         f"its codec, {stream.codec}, cannot be decoded without its container ({reason}): convert "
-        "it, as by ffmpeg -i FILE FILE.mp4"
+        "it, e.g. with ffmpeg -i FILE FILE.mp4"
     )
 
 
@@ -375,5 +375,5 @@ def _orientation(frame: Any) -> Orientation:
         return Orientation(a == 0, (d or b) < 0, (a or c) < 0)
     raise ValueError(
         "its display matrix turns frames by other angles than multiples of 90 degrees: convert the "
-        "video, as by ffmpeg -i FILE FILE.mp4"
+        "video, e.g. with ffmpeg -i FILE FILE.mp4"
     )

@@ -178,7 +178,7 @@ class SharedMemory:
             raise _limited(error, self._nbytes, "virtual memory", "-v") from None
 
     def give_back(self) -> None:
-        """Give its pages back, even if other processes still map it; no one may use it any more."""
+        """Free the memory, even if other processes still map it; nobody may use it afterwards."""
         os.ftruncate(self.fd, 0)
 
     def _keep(self, fd: int) -> None:

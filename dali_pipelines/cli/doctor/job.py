@@ -92,7 +92,7 @@ class Fact(Generic[Found]):
 
 
 def fact(unknown: str) -> Callable[[Callable[[Job], Found]], Fact[Found]]:
-    """Turn a method into a Fact; `unknown` is the message if it failed."""
+    """Turn a method into a Fact; `unknown` is the message if the method fails."""
     return lambda look: Fact(look, unknown)
 
 

@@ -1,4 +1,4 @@
-"""Rows of arrays in chunks: of Zarr stores, or of HDF5 and netCDF4 files, which processes scan."""
+"""Rows of arrays in chunks: Zarr stores, or HDF5 and netCDF4 files, scanned by processes."""
 
 from __future__ import annotations
 

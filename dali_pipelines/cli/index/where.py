@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check(where: str, table: pa.Table) -> None:
-    """Raise CommandError, before a scan, if the condition is wrong for any headers.
+    """Raise CommandError, before a scan, if the condition is invalid whatever the headers hold.
 
     The table has one row with the columns of the scan; they are empty if their type is not known
     yet.

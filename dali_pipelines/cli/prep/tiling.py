@@ -243,7 +243,7 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
 
 
 def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
-    """Return why an HDU is copied unchanged, "" for obvious reasons, None to rewrite it.
+    """Return why an HDU is copied unchanged ("" if it is obvious), or None if it is rewritten.
 
     The header of a compressed image is that of its table.
     """

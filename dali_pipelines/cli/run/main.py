@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_outputs(config, config_files(argv), **outputs)
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
-            print(f"Without --data: the sample set, by default with {job}", file=sys.stderr)
+            print(f"--data is not set: reading the sample set; defaults: {job}", file=sys.stderr)
         _ = config.calibration  # to check it before a sample set is made
         index, devices = open_index(config), choose_devices(config, ranks)
         check_unread(index.table, *outputs.values())

@@ -38,4 +38,4 @@ def use_writable_folders() -> None:
         with suppress(OSError):  # the library reports the error
             own.mkdir(parents=True, exist_ok=True)
             os.environ[variable] = str(own)
-            print(f"{refused[0]} cannot be written: {library} uses {own} for now", file=sys.stderr)
+            print(f"{refused[0]} is not writable: {library} uses {own} instead", file=sys.stderr)

@@ -29,7 +29,7 @@ CHARACTER = 6.05
 
 
 class Outline(NamedTuple):
-    """A rectangle over a picture, in its pixels, counted from the outer edge of the first."""
+    """A rectangle over a picture, in pixels from the outer edge of the picture's first pixel."""
 
     x: float
     y: float
@@ -45,13 +45,13 @@ class Picture:
     """One cell of a sheet."""
 
     caption: tuple[str, ...]
-    """Lines under the picture; one that is too long loses its end, or with a path its beginning."""
+    """Lines under the picture; a long line is cut at its end, a long path at its beginning."""
     pixels: NDArray[np.uint8] | None
     """RGB, shape (height, width, 3), first row on top; None for a cell without a picture."""
     remark: str = ""
     """Text in a cell without a picture."""
     circle: tuple[float, float, float] | None = None
-    """Circle over the picture: x, y and radius in its pixels, from the middle of the first."""
+    """Circle over the picture: x, y and radius, in pixels from the middle of its first pixel."""
     outlines: Sequence[Outline] = ()
     """Boxes over the picture."""
 

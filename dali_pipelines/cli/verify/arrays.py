@@ -36,7 +36,7 @@ _AS_STORED: dict[str, Any] = dict.fromkeys(
 
 
 def array_rows(files: Sequence[str], storage: Storage) -> Index | None:
-    """Return the rows of arrays, each once, also those of samples; None for files of images.
+    """Return the distinct rows of arrays, also those in samples; None for files of images.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def array_rows(files: Sequence[str], storage: Storage) -> Index | None:
         return None
     if not all(are_arrays):
         name = files[are_arrays.index(False)]
-        raise CommandError(f"{name} is none of arrays, as others are: verify it by itself")
+        raise CommandError(f"{name} holds no arrays, but other files do: verify it by itself")
     indexes = [scanned(file, (), storage) for file in files]
     tables = []
     for index in indexes:

@@ -1,1 +1,1 @@
-"""dali-pipelines warm: compile kernels once, for images of containers."""
+"""dali-pipelines warm: compile kernels once, while a container image is built."""

@@ -124,7 +124,7 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
 
 @cuda_jit
 def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
-    """Set the limits of each image's spline: the range of whole frames, as in aiapy, or infinity.
+    """Limit each image's spline to its range, as in aiapy, if the image is a whole frame.
 
     Launch ``[images, THREADS]`` after `prefilter_rows`, whose number of blocks per image is
     `num_ranges`.

@@ -169,7 +169,7 @@ def _celestial(header: Any, hdus: Any) -> WCS | None:
             return None
         raise ValueError(f"its header has no sky coordinates (CTYPE is {kinds})")
     if {wcs.wcs.lng, wcs.wcs.lat} != {0, 1}:
-        raise ValueError("its sky coordinates are not those of its first two axes")
+        raise ValueError("its sky coordinates are not along its first two axes")
     return wcs if wcs.naxis == 2 else wcs.celestial
 
 

@@ -112,8 +112,8 @@ class Grouping:
 
         if parts := part_names(table):
             raise ValueError(
-                f"the rows are samples of several files already ({', '.join(parts)}): group single "
-                "files, by channels and offsets at once"
+                f"the rows are already samples of several files ({', '.join(parts)}): group single "
+                "files, and pass channels and offsets in the same call"
             )
         self.check(table.column_names)
         file_times, timed = times_of(table, self.time)

@@ -362,6 +362,6 @@ def test_two_processes(npy_folder: Path, tmp_path: Path) -> None:
         assert found[0] == [[2 - 2 * rank, 4], *each]
         assert found[1][0] == [0, 2]
         assert [row for *rows, _ in found[1][1:] for row in rows] == filled
-        assert "process 0 has shards [0, 2] of 4, but needs consecutive ones" in found[2]
-        assert "process 0 has shards [0, 1] of 3, but needs consecutive ones" in found[3]
+        assert "process 0 has shards [0, 2] of 4, but all processes need" in found[2]
+        assert "process 0 has shards [0, 1] of 3, but all processes need" in found[3]
     assert sorted(ranks[0][4] + ranks[1][4]) == list(range(ROWS))

@@ -74,7 +74,7 @@ def test_weights_draw_at_random(npy_index: Index, order: dict[str, Any]) -> None
     weighted = npy_index.with_column("w", range(23))
     loader = Loader(npy_pipeline, weighted, weights="w", **SETTINGS)
     before = loader.state_dict()
-    with pytest.raises(ValueError, match=f"weights.*{order['shuffle']!r}.*set True"):
+    with pytest.raises(ValueError, match=f"{order['shuffle']!r}.*weights.*set it to True"):
         loader.load_state_dict({**before, **order})
     assert loader.state_dict() == before
 

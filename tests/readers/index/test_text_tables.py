@@ -101,7 +101,7 @@ def test_long_values(tmp_path: Path, quote: str) -> None:
         (b"path,x\na,1\nb,2,3\n", ", line 3.*in quotes"),
         (b"path,x\na,Jos\xe9\n", ", line 2.*iconv"),
         (b"path,Jos\xe9\na,1\n", ", line 1.*iconv"),
-        (b'path,x\na,1\nb,"2\nc,3\nd,4\n', ", line 3.*at its end"),
+        (b'path,x\na,1\nb,"2\nc,3\nd,4\n', ", line 3.*quote"),
     ],
 )
 def test_errors_name_file_and_line(catalogue: Path, content: bytes, words: str) -> None:

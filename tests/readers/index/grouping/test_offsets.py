@@ -148,7 +148,7 @@ class TestOffsets:
 
     @pytest.mark.parametrize("arguments", [{"time": "time"}, {}])
     def test_samples_are_not_grouped_again(self, arguments: dict[str, Any]) -> None:
-        with pytest.raises(ValueError, match=r"already \(171, 193\)"):
+        with pytest.raises(ValueError, match=r"already .*\(171, 193\)"):
             index_of(TWO).group([171, 193]).group(offsets=["-12min", 0], **arguments)
 
     def test_no_times(self) -> None:
