@@ -24,8 +24,11 @@ ROW = -1
 SHARD = "sharding_indexed"
 """Codec of chunks that consist of smaller ones, with an index, as in Zarr 3: ``chunks``, ``codecs``
 and ``order`` of these, ``checksum`` and ``at_start`` of the index, and ``index_dtype``."""
-_HEAD = struct.Struct("<BI")
-_VERSION = 1
+_HEAD = struct.Struct("<BII")
+_VERSION = 2
+SAME_AXES = slice(0, 5)
+"""Bytes of a note, of its version and a checksum, that are equal in notes whose variables have
+images of the same axes."""
 
 Packing = Mapping[str, Any]
 """How stored elements become values, see `readers.chunks.values.packing_of`."""
@@ -108,6 +111,8 @@ class ChunkedArray:
     """What a row shows along each axis: a position, `ROW` for that of its plane, or None for all,
     which two axes have: rows and columns of the image."""
     places: ChunkPlaces
+    dimensions: tuple[str, ...] = ()
+    """Names of the axes; () if they have none."""
     codecs: tuple[Codec, ...] = ()
     """Filters in the order in which they were applied to the elements of a chunk."""
     order: tuple[int, ...] = ()
@@ -131,6 +136,12 @@ class ChunkedArray:
         """Axes of the rows and columns of an image."""
         y, x = (axis for axis, selected in enumerate(self.select) if selected is None)
         return y, x
+
+    @property
+    def image_dimensions(self) -> tuple[str, str] | None:
+        """Names of the axes of the rows and columns of an image, or None if they have none."""
+        y, x = self.image_axes
+        return (self.dimensions[y], self.dimensions[x]) if self.dimensions else None
 
     @cached_property
     def image_size(self) -> tuple[int, int]:
@@ -272,12 +283,13 @@ def packed(arrays: Sequence[ChunkedArray]) -> bytes:
         )
         contents.append(content)
     head = zlib.compress(json.dumps(described, separators=(",", ":")).encode(), 9)
-    return _HEAD.pack(_VERSION, len(head)) + head + b"".join(contents)
+    axes = zlib.crc32(repr([one.image_dimensions for one in arrays]).encode())
+    return _HEAD.pack(_VERSION, axes, len(head)) + head + b"".join(contents)
 
 
 _PLAIN = (
-    *("name", "dtype", "shape", "chunks", "select", "codecs", "order", "packing", "check"),
-    "file_bytes",
+    *("name", "dtype", "shape", "chunks", "select", "dimensions", "codecs", "order", "packing"),
+    *("check", "file_bytes"),
 )
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Keys, Inline, ChunkTable)}
 
@@ -292,7 +304,7 @@ def unpacked(note: bytes) -> dict[str, ChunkedArray]:
         If it is not a note, or of another version.
     """
     try:
-        version, nbytes = _HEAD.unpack_from(note)
+        version, _, nbytes = _HEAD.unpack_from(note)
         if version != _VERSION:
             raise ValueError(f"its version is {version}, expected {_VERSION}")
         start = _HEAD.size + nbytes

@@ -282,6 +282,7 @@ class Hdf5Variable:
             shape=self.shape,
             chunks=tuple(chunks),
             select=select,
+            dimensions=self.dimensions or (),
             places=places,
             codecs=codecs,
             fill=fill.tobytes() if fill.tobytes().strip(b"\0") else b"",

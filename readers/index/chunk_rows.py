@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -14,15 +13,13 @@ from numpy.typing import NDArray
 from readers.chunks.array import NOTE, ROW, ChunkedArray
 from readers.chunks.values import packing_of, scaled, viewed
 from readers.index.cf_times import decoded_times
+from readers.index.image_axes import check_image_axes
 from readers.index.times import time_of_text
-from readers.messages import did_you_mean, printable
+from readers.messages import did_you_mean
 from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_AXES = b"image_axes"
-"""Key in the metadata of a table, see `with_axes`."""
 
 logger = logging.getLogger(__name__)
 
@@ -247,35 +244,6 @@ def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
     return next(iter(lengths.values()), 1)
 
 
-def check_orientation(arrays: Mapping[str, Variable], chunked: Sequence[ChunkedArray]) -> None:
-    """Raise ValueError if the rows of one variable are the columns of another, by their names."""
-    seen: dict[tuple[str, ...], str] = {}
-    for variable, one in zip(arrays.values(), chunked, strict=True):
-        names = variable.dimensions
-        if names is None:
-            continue
-        y, x = (names[axis] for axis in one.image_axes)
-        if (x, y) in seen:
-            raise ValueError(
-                f"{one.name!r} has the axes {y}, {x}, and {seen[x, y]!r} has {x}, {y}: the "
-                "variables of an image must have their axes in the same order: make an Index of "
-                "each, or transpose one with xarray and save it"
-            )
-        seen[y, x] = one.name
-
-
-def with_axes(
-    table: pa.Table, arrays: Mapping[str, Variable], chunked: Sequence[ChunkedArray]
-) -> pa.Table:
-    """Return rows of a file or store with the names of the axes of its images, for `joined`."""
-    axes = {
-        one.name: [variable.dimensions[axis] for axis in one.image_axes]
-        for variable, one in zip(arrays.values(), chunked, strict=True)
-        if variable.dimensions is not None
-    }
-    return table.replace_schema_metadata({_AXES: json.dumps(axes)})
-
-
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of several files or stores, whose columns may differ.
 
@@ -286,19 +254,9 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """
     import pyarrow as pa
 
-    seen: dict[str, tuple[list[str], str]] = {}
-    for table in tables:
-        path = table["path"][0].as_py()
-        for name, axes in json.loads(table.schema.metadata[_AXES]).items():
-            others, first = seen.setdefault(name, (axes, path))
-            if axes != others and axes == others[::-1]:
-                raise ValueError(
-                    f"{printable(path)}: {name!r} has the axes {', '.join(axes)}, but "
-                    f"{', '.join(others)} in {printable(first)}: make an Index of each, or write "
-                    "one again, by xarray's transpose"
-                )
     found = pa.concat_tables(tables, promote_options="default").combine_chunks()
-    return found.replace_schema_metadata(None)
+    check_image_axes(found)
+    return found
 
 
 def with_rows(arrays: Mapping[str, V], dim: str | None) -> V:

@@ -14,15 +14,14 @@ from readers.index.chunk_rows import (
     as_column,
     check_axes,
     check_lengths,
-    check_orientation,
     chosen,
     columns_of,
     joined,
     select_axes,
-    with_axes,
     with_rows,
     with_times,
 )
+from readers.index.image_axes import check_orientation
 from readers.index.skipped import Skipped
 from readers.messages import did_you_mean, printable
 from readers.places.failures import is_of_store
@@ -122,7 +121,7 @@ def _table_of(
     check_axes(found, isel)
     how = {"may_be_constant": variables is not None}
     arrays = [one.chunked(name, select_axes(one, dim, isel, **how)) for name, one in found.items()]
-    check_orientation(found, arrays)
+    check_orientation(arrays)
     num_rows = check_lengths(arrays, dim)
     table: dict[str, Any] = {}
     if dim is not None:
@@ -132,7 +131,7 @@ def _table_of(
         first = next(iter(found.values()))
         table |= {name: _scalar(file, first, of) for name, of in (columns or {}).items()}
     table[NOTE] = pa.array(_notes(arrays, num_rows if dim is not None else None), pa.large_binary())
-    return with_axes(pa.table(table), found, arrays)
+    return pa.table(table)
 
 
 def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes]:

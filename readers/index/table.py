@@ -1297,7 +1297,8 @@ class Index:
             If one of them is not an Index.
         ValueError
             If there is none, if they have different columns (without `fill`), incompatible types of
-            a column, labels of different classes, or samples with different `offsets`.
+            a column, labels of different classes, samples with different `offsets`, or images of
+            arrays with another order of axes.
         """
         if isinstance(indexes, Index) or not isinstance(indexes, Iterable):
             given = "one" if isinstance(indexes, Index) else repr(indexes)

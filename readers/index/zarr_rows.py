@@ -19,14 +19,13 @@ from readers.index.chunk_rows import (
     check_arguments,
     check_axes,
     check_lengths,
-    check_orientation,
     chosen,
     columns_of,
     select_axes,
-    with_axes,
     with_rows,
 )
 from readers.index.chunk_rows import joined as joined_tables
+from readers.index.image_axes import check_orientation
 from readers.index.paths import whole
 from readers.messages import printable
 from readers.places.opener import Places
@@ -87,7 +86,7 @@ def _table_of(
         if not is_url(root):
             for one in chunked:
                 _count_missing(root, one)
-        check_orientation(arrays, chunked)
+        check_orientation(chunked)
         num_rows = check_lengths(chunked, dim)
         table: dict[str, Any] = {
             "path": pa.repeat(pa.scalar(root, pa.large_string()), num_rows),
@@ -101,7 +100,7 @@ def _table_of(
     except ValueError as error:
         raise ValueError(f"{printable(root)}: {error}") from error
     names = ["path", *(name for name in table if name not in ("path", NOTE)), NOTE]
-    return with_axes(pa.table({name: table[name] for name in names}), arrays, chunked)
+    return pa.table({name: table[name] for name in names})
 
 
 def _check_consolidated(store: ZarrStore, arrays: Sequence[ChunkedArray]) -> None:

@@ -16,6 +16,7 @@ from readers.chunks.array import NOTE
 from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
 from readers.index.grouping.nearest import ChannelFiles, each_once, shifted
+from readers.index.image_axes import check_image_axes
 from readers.index.schema import part_names
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
@@ -116,6 +117,7 @@ class Grouping:
                 "files, and pass channels and offsets in the same call"
             )
         self.check(table.column_names)
+        check_image_axes(table)
         file_times, timed = times_of(table, self.time)
         belonging = self._belonging(table)
         channels = self._channels(belonging, file_times, timed)

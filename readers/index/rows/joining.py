@@ -15,6 +15,7 @@ from readers.index.classes import (
     without_classes,
 )
 from readers.index.grouping.frames import common_frames, with_frames
+from readers.index.image_axes import check_image_axes
 from readers.index.list_columns import (
     column_of_arrays,
     column_of_lists,
@@ -49,6 +50,7 @@ def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     table = pa.table({name: _joined_column(name, tables) for name in names})
     table = with_frames(table, common_frames(tables))
     table = with_windows(table, common_windows(tables))
+    check_image_axes(table)
     ids = {category_ids_of(table) for table in labelled}
     return with_classes(table, classes.pop() if classes else (), ids.pop() if len(ids) == 1 else ())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import xarray as xr
 import zarr
@@ -345,8 +346,8 @@ def test_stored_types_of_several_variables(group: Path) -> None:
 def test_a_note_of_another_kind() -> None:
     for note, words in (
         (b"", "no column 'chunks'"),
-        (b"\x07abcd1", "version"),
-        (b"\1\1\0\0\0x", "."),
+        (b"\x07abcdefgh1", "version"),
+        (b"\2\0\0\0\0\1\0\0\0x", "."),
     ):
         with pytest.raises(ReadError, match=words):
             ChunkedReader(("a",)).read(Row(0, "/a", notes={"chunks": note}), None)
@@ -398,9 +399,49 @@ def test_files_and_stores_in_another_order(tmp_path: Path) -> None:
     for name, each in (("a", data), ("b", turned)):
         each.to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
         each.to_zarr(tmp_path / f"{name}.zarr", consolidated=False)
-    with pytest.raises(ValueError, match=r"b.nc: 'a' has the axes x, y, but y, x in .*a.nc"):
+    words = "'a' of .*b.{0} has the axes x, y, and 'a' of .*a.{0} has y, x"
+    with pytest.raises(ValueError, match=words.format("nc")):
         Index.scan_arrays(tmp_path, dim="time")
     roots = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
-    with pytest.raises(ValueError, match=r"b.zarr: 'a' has the axes x, y, but y, x in .*a.zarr"):
+    with pytest.raises(ValueError, match=words.format("zarr")):
         Index.from_zarr(roots)
     assert len(Index.from_zarr([roots[0], roots[0]])) == 6
+
+
+def test_an_index_of_another_order_is_not_joined(tmp_path: Path) -> None:
+    times = np.datetime64("2020-01-01", "ns") + np.arange(3) * np.timedelta64(6, "h")
+    data = xr.Dataset({"a": (("time", "y", "x"), frames((3, 8, 8)))}, {"time": times})
+    turned = data.transpose("time", "x", "y").rename(a="b")
+    made = dict[str, Index]()
+    for name, each in (("a", data), ("b", turned), ("c", data)):
+        each.to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
+        each.to_zarr(tmp_path / f"{name}.zarr", consolidated=False)
+        for suffix in ("nc", "zarr"):
+            path = tmp_path / f"{name}.{suffix}"
+            found = Index.scan_arrays(path, dim="time") if suffix == "nc" else Index.from_zarr(path)
+            found = found.with_column("channel", [name] * 3)
+            found.save(tmp_path / f"{name}_{suffix}.parquet")
+            made[f"{name}.{suffix}"] = Index.load(tmp_path / f"{name}_{suffix}.parquet")
+    for first, other in (("a.nc", "b.nc"), ("a.zarr", "b.zarr"), ("a.zarr", "b.nc")):
+        words = f"'b' of .*{other} has the axes x, y, and 'a' of .*{first} has y, x.*transpose"
+        with pytest.raises(ValueError, match=words):
+            Index.concat([made[first], made["c.zarr"], made[other]])
+        tables = [made[name].table for name in (first, other)]
+        both = Index(pa.concat_tables(tables, promote_options="permissive"))
+        with pytest.raises(ValueError, match=words):
+            both.group(("a", "b"), by="channel", time="time", tolerance="1h")
+    pairs = [
+        made[name].group(time="time", offsets=("0", "+6h"), tolerance="1h")
+        for name in ("a.nc", "b.nc", "c.zarr")
+    ]
+    with pytest.raises(ValueError, match=r"'b' of .*b.nc has the axes x, y"):
+        Index.concat(pairs[:2])
+    assert len(Index.concat(pairs[::2])) == 4
+    joined = Index.concat([made["a.nc"], made["c.zarr"]])
+    samples = joined.group(("a", "c"), by="channel", time="time", tolerance="1h")
+    row = samples.columns(parts=["a", "c"], notes=["chunks"]).row(1)
+    for part in ("a", "c"):
+        found_row = row.parts[part]
+        assert found_row is not None
+        image = ChunkedReader(("a",)).read(found_row, None)["image"][0]
+        np.testing.assert_array_equal(image, data["a"].to_numpy()[1])
