@@ -156,12 +156,11 @@ class Hdf5File:
         return Hdf5Variable(name, dataset, self.nbytes, self._lengths)
 
     def line(self, variable: Hdf5Variable) -> NDArray[Any]:
-        """Return all elements of a variable with one axis, or none."""
+        """Return all elements that are stored of a variable with one axis, or none.
+
+        These are fewer than its shape has if it is shorter than an unlimited axis of netCDF4.
+        """
         values = np.atleast_1d(variable.dataset[()])
-        unwritten = max(variable.shape, default=1) - len(values)
-        if unwritten:
-            fill = np.full(unwritten, variable.dataset.fillvalue, values.dtype)
-            values = np.concatenate([values, fill])
         if values.dtype.kind == "O":  # text of any length
             return np.array([one.decode("utf-8", "replace") for one in values.ravel()])
         return values

@@ -82,7 +82,7 @@ class Store(Protocol[V]):
         ...
 
     def line(self, variable: V) -> NDArray[Any]:
-        """Return all elements of a variable with one axis."""
+        """Return the elements of a variable with one axis, without those at its end not stored."""
         ...
 
 
@@ -277,9 +277,16 @@ def columns_of(
     """Return columns with a value for each row: the coordinate of the axis, or those named."""
     if columns is None:
         one = None if store.array is not None else store.coordinate(array, dim)
-        if one is None or one.shape != (num_rows,):
+        if one is None:
             return {}
-        return {dim: as_column(dim, store.line(one), one.attributes)}
+        if one.shape != (num_rows,):
+            logger.warning(
+                "there is no column %r: the coordinate has shape %s, but there are %d rows; choose "
+                "another one by columns= (--columns)",
+                *(dim, one.shape, num_rows),
+            )
+            return {}
+        return {dim: column_of(store, dim, one)}
     return {name: _column(store, array, of, num_rows) for name, of in columns.items()}
 
 
@@ -290,7 +297,7 @@ def _column(store: Store[V], array: Variable, name: str, num_rows: int) -> pa.Ar
     if one is not None:
         if one.shape != (num_rows,):
             raise ValueError(f"{name!r} has shape {one.shape}, expected ({num_rows},)")
-        return as_column(name, store.line(one), one.attributes)
+        return column_of(store, name, one)
     for attributes in (array.attributes, store.attributes):
         if name in attributes:
             values = attributes[name]
@@ -309,6 +316,19 @@ def _column(store: Store[V], array: Variable, name: str, num_rows: int) -> pa.Ar
         f"there is no array or attribute {name!r}, {did_you_mean(name, [*store.names(), *known])}"
         f"arrays are {', '.join(store.names()) or 'none'}, attributes {', '.join(known) or 'none'}"
     )
+
+
+def column_of(store: Store[V], name: str, variable: V) -> pa.Array:
+    """Return a variable with one axis, or none, as a column; values that are not stored are null.
+
+    netCDF4-python and xarray show fill values in their place, and mask these if they are
+    `_FillValue`.
+    """
+    import pyarrow as pa
+
+    found = as_column(name, store.line(variable), variable.attributes)
+    missing = math.prod(variable.shape) - len(found)
+    return pa.concat_arrays([found, pa.nulls(missing, found.type)]) if missing else found
 
 
 def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) -> pa.Array:

@@ -11,10 +11,10 @@ from readers.chunks.array import NOTE, ChunkedArray, packed
 from readers.chunks.hdf5 import Hdf5File, Hdf5Variable, for_plane, open_hdf5
 from readers.errors import reason_of
 from readers.index.chunk_rows import (
-    as_column,
     check_axes,
     check_lengths,
     chosen,
+    column_of,
     columns_of,
     joined,
     select_axes,
@@ -158,13 +158,12 @@ def _scalar(file: Hdf5File, variable: Hdf5Variable, name: str) -> pa.Array:
 
     one = file.get(name)
     if one is not None:
-        values = file.line(one)
-        if values.shape != (1,):
+        if one.shape not in ((), (1,)):
             raise ValueError(
                 f"{name!r} has shape {one.shape}, expected one value: name an axis by dim= for a "
                 "row of each of its positions"
             )
-        return as_column(name, values, one.attributes)
+        return column_of(file, name, one)
     for attributes in (variable.attributes, file.attributes):
         if name in attributes:
             value = np.ravel(attributes[name])

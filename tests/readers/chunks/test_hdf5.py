@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import subprocess
 import sys
 import zlib
@@ -254,6 +255,64 @@ def test_an_unlimited_axis_is_as_long_as_its_coordinates(tmp_path: Path) -> None
         for number in range(5):
             expected = np.stack([opened[name].values[number] for name in "ab"])
             np.testing.assert_array_equal(read(index, number, variables=("a", "b")), expected)
+
+
+@pytest.mark.parametrize("written", [0, 3])
+@pytest.mark.parametrize("maker", ["netCDF4", "netCDF4 with _FillValue", "h5py"])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+def test_coordinates_that_were_not_written_are_null(
+    tmp_path: Path, dtype: str, maker: str, written: int
+) -> None:
+    """By h5py fill values are 0, which would be the first time again."""
+    import netCDF4
+
+    path = tmp_path / "a.nc"
+    units = "hours since 2020-01-01"
+    hours = np.arange(written, dtype=dtype) * 6
+    if maker == "h5py":
+        with h5py.File(path, "w") as made:
+            time = made.create_dataset("time", data=hours, maxshape=(None,), chunks=(2,))
+            time.attrs["units"] = units
+            image = made.create_dataset("t2m", data=frames((5, 6, 4), "<f4"), maxshape=(None, 6, 4))
+            for axis, name in enumerate(("time", "lat", "lon")):
+                scale = (
+                    made.require_dataset(name, image.shape[axis : axis + 1], "f4") if axis else time
+                )
+                scale.make_scale(name)
+                image.dims[axis].attach_scale(scale)
+    else:
+        with netCDF4.Dataset(path, "w") as file:
+            for name, length in (("time", None), ("lat", 6), ("lon", 4)):
+                file.createDimension(name, length)
+            fill = -1 if maker != "netCDF4" else None
+            coordinate = file.createVariable("time", dtype, ("time",), fill_value=fill)
+            coordinate.units = units
+            coordinate[:] = hours
+            variable = file.createVariable("t2m", "f4", ("time", "lat", "lon"))
+            variable[:] = frames((5, 6, 4), "<f4")
+    with netCDF4.Dataset(path) as opened:
+        expected = np.ma.getmaskarray(opened["time"][:])
+    assert expected.tolist() == [False] * written + [True] * (5 - written)
+    for columns in (None, {"time": "time"}):
+        index = Index.scan_arrays(path, variables=("t2m",), dim="time", columns=columns)
+        assert index["time"].is_null().to_pylist() == expected.tolist()
+        times = np.datetime64("2020-01-01", "ns") + np.arange(written) * np.timedelta64(6, "h")
+        np.testing.assert_array_equal(index["time"].to_numpy()[:written], times)
+
+
+def test_a_coordinate_of_another_length_is_no_column(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as made:
+        image = made.create_dataset("t2m", data=frames((5, 6, 4), "<f4"))
+        for axis, name in enumerate(("time", "lat", "lon")):
+            scale = made.create_dataset(name, data=np.arange(3.0))
+            scale.make_scale(name)
+            image.dims[axis].attach_scale(scale)
+    with caplog.at_level(logging.WARNING):
+        index = Index.scan_arrays(tmp_path / "a.h5", variables=("t2m",), dim="time")
+    assert "time" not in index
+    assert "no column 'time'" in caplog.text
 
 
 def test_groups(tmp_path: Path) -> None:

@@ -216,6 +216,9 @@ def test_as_xarray_reads_it(tmp_path: Path, written: Write, engine: Any) -> None
         with xr.open_dataset(tmp_path / "a.nc", engine=engine) as opened:
             truth = opened["a"].transpose("time", ...).values.astype(np.float32)
             times = opened["time"].values if "time" in opened.coords else None
+    if written is _a_coordinate_that_is_shorter:  # netCDF4 masks the rest, where xarray has 1e37
+        assert times is not None
+        times = np.array([*times[:2], np.nan, np.nan])
     np.testing.assert_array_equal(np.stack(found), truth, strict=True)
     assert ("time" in index) == (times is not None)
     if times is not None:
