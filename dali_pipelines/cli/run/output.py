@@ -19,6 +19,8 @@ from dali_pipelines.cli.run.stages import Moment, Stages
 from dali_pipelines.loading.batches import listed
 from dali_pipelines.runtime.ranks import Ranks
 from readers.cache.folder import cache_folder
+from readers.chunks.array import NOTE
+from readers.places.opener import Places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,16 +182,19 @@ def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config:
     OSError
         If the file cannot be written.
     """
+    from dali_pipelines.cli.show.direction import is_first_on_top
     from dali_pipelines.cli.show.own_folders import use_writable_folders
     from dali_pipelines.cli.show.pictures import Overlay, drawn, sketched
     from dali_pipelines.cli.show.sheet import save_sheet
 
     use_writable_folders()
-    columns = index.columns()
-    sketches = [
-        sketched(columns.row(row), _displayable(image, config), SIZE, Overlay())
-        for row, image in images
-    ]
+    notes = (NOTE,) if config.pipeline == "chunked" else ()
+    columns = index.columns(notes=notes).with_places(Places(config.storage))
+    sketches = []
+    for number, image in images:
+        row, shown = columns.row(number), _displayable(image, config)
+        first_on_top = is_first_on_top(row)
+        sketches.append(sketched(row, shown, SIZE, Overlay(), first_on_top=first_on_top))
     pictures = drawn(sketches, None if config.pipeline == "jpeg" else "asinh")
     path = cache_folder() / f"run-{config.pipeline}.png"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.pipeline_flags import augmentation_of, factory_of
+from dali_pipelines.cli.show.direction import is_first_on_top
 from dali_pipelines.cli.show.pictures import (
     BLANK,
     Overlay,
@@ -23,6 +24,7 @@ from dali_pipelines.cli.single_rows import Rejections, single_rows
 from dali_pipelines.factories import clip_of
 from dali_pipelines.loading.settings import window_settings
 from dali_pipelines.variables import channels_of
+from readers.chunks.array import NOTE
 from readers.header_scan import file_facts
 from readers.index.schema import check_column
 from readers.places.opener import Places
@@ -69,7 +71,8 @@ def _pictures(
     index: Index, config: ShowConfig, settings: dict[str, Any], caption: tuple[str, ...] = ()
 ) -> Generator[Picture | Sketch, None, None]:
     parts = index.frames.parts if index.parts else ()
-    columns = index.columns(parts=parts).with_places(Places(config.storage))
+    notes = (NOTE,) if config.pipeline == "chunked" else ()
+    columns = index.columns(parts=parts, notes=notes).with_places(Places(config.storage))
     rejections = Rejections()
     names = variable_names(index, settings) if config.pipeline == "chunked" else [("",)]
     with single_rows(factory_of(config.pipeline), index, **settings) as loader:
@@ -106,6 +109,7 @@ def _pictures(
                         lines.insert(0, f"{float(batch['time'][0, place]):.3f} s")
                     if not has_header and file.plane is not None:
                         lines.insert(0, f"position {file.plane}")
+                    first_on_top = is_first_on_top(file)
                     channels = image[:, None] if len(variables) > 1 else (image,)
                     for variable, channel in zip(variables, channels, strict=True):
                         yield sketched(
@@ -116,6 +120,7 @@ def _pictures(
                             [variable, *lines],
                             has_header=has_header,
                             variable=variable,
+                            first_on_top=first_on_top,
                         )
                 if file is None or refusal is not None:  # a cell for each variable
                     yield from [BLANK] * (len(variables) - 1)

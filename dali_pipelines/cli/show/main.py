@@ -18,9 +18,10 @@ all its pixels. Pixels without a value are grey. Masks are laid over the images 
 boxes are outlined, with the names of their classes. For a file that cannot be read, the reason
 takes the place of the image. A sample of several files has a picture for each, in the order of the
 channels; a sequence or a clip is a row of its frames. Arrays have a picture for each variable, in
-colours of its own range, and their first row at the bottom, too. With --window row, FITS images
-show the sky position of their middle. Recordings are drawn as waveforms, or with --features as
-bands over time, low ones at the bottom, one channel below the other.
+colours of its own range; their first row is on top if the coordinate of this axis decreases, as a
+latitude from north to south, else at the bottom. With --window row, FITS images show the sky
+position of their middle. Recordings are drawn as waveforms, or with --features as bands over time,
+low ones at the bottom, one channel below the other.
 
 Flags of `run` mean the same here, except --size: here it is the width and height of a picture on
 the sheet. The size of a registered frame of AIA, --size of `run`, is --registered_size.

@@ -114,13 +114,15 @@ def sketched(
     *,
     has_header: bool = True,
     variable: str = "",
+    first_on_top: bool = False,
 ) -> Sketch:
     """Make the Sketch of an image of a file, shape (channels, height, width).
 
     It has one channel, first row at the bottom if the file is FITS; or it is RGB, first row on top.
     If it is larger than `size` pixels, it shrinks to that size. It shares no memory with the image.
     The caption ends with `lines`. `has_header` is whether the file may have a header that describes
-    the subject, `variable` the name of a variable.
+    the subject, `variable` the name of a variable. With `first_on_top` an image of one channel also
+    has its first row on top.
     """
     from readers.header_scan import file_facts
 
@@ -134,7 +136,10 @@ def sketched(
         *lines,
     )
     small = reduced(image, size).clone()
-    upwards = len(image) != 3  # as in `coloured`
+    is_rgb = len(image) == 3  # as in `coloured`
+    upwards = not is_rgb and not first_on_top
+    if first_on_top and not is_rgb:
+        small = small.flip(1)
     mask = None if targets.mask is None else _reduced_mask(targets.mask, small.shape[1:], upwards)
     outlines = _outlines(targets, image.shape[1:], small.shape[1:], upwards)
     return Sketch(tuple(filter(None, caption)), facts, small, mask, outlines, variable=variable)

@@ -625,6 +625,49 @@ def test_masks_of_arrays_may_be_floats(show: Show, cell: Cell, tmp_path: Path) -
         np.testing.assert_array_equal(coloured, expected)
 
 
+@pytest.mark.parametrize("kind", ["zarr", "nc"])
+@pytest.mark.parametrize(
+    ("latitudes", "encoding"),
+    [
+        (np.linspace(80, -80, 64), {}),
+        (np.linspace(-80, 80, 64), {}),
+        (np.linspace(80, -80, 64), {"scale_factor": -0.5, "dtype": "i2", "_FillValue": -999}),
+        (None, {}),
+    ],
+)
+def test_maps_of_arrays_are_drawn_as_xarray_draws_them(
+    show: Show, cell: Cell, tmp_path: Path, kind: str, latitudes: Any, encoding: dict[str, Any]
+) -> None:
+    from matplotlib.figure import Figure
+
+    ramp = np.tile(np.linspace(0, 1, 64, dtype=np.float32)[:, None], (2, 1, 64))
+    land = np.zeros((64, 64), np.uint8)
+    land[:20, :20] = 1
+    dims = ("time", "lat", "lon")
+    coords = {} if latitudes is None else {"lat": latitudes}
+    data = xr.Dataset({"t2m": (dims, ramp), "land": (dims[1:], land)}, coords)
+    path = tmp_path / f"a.{kind}"
+    encodings = {"lat": encoding} if encoding else {}
+    if kind == "zarr":
+        data.to_zarr(path, consolidated=False, encoding=encodings)
+        index = Index.from_zarr(path, variables=["t2m", "land"])
+    else:
+        data.to_netcdf(path, engine="h5netcdf", encoding=encodings)
+        index = Index.scan_arrays(path, variables=["t2m", "land"], dim="time")
+    index.save(tmp_path / "a.parquet")
+    image, _ = show(tmp_path / "a.parquet", "--pipeline=chunked", "--mask=land", "--count=1")
+    shown = cell(image, 0, 1, 5)
+    plot = data["t2m"][0].plot(ax=Figure().subplots(), add_colorbar=False).axes
+    rows = (0, 63) if latitudes is None else (latitudes[0], latitudes[-1])
+    first, last = (plot.transData.transform((0, row))[1] for row in rows)
+    brightness = shown[8:56, 40, 0].astype(int)  # Matplotlib counts upwards
+    assert brightness[-1] != brightness[0]
+    assert (brightness[-1] > brightness[0]) == (first > last)
+    coloured = np.ptp(shown[:, 8].astype(int), axis=-1) > 0
+    assert coloured[16 if first > last else 48]
+    assert not coloured[48 if first > last else 16]
+
+
 def test_variables_of_arrays_that_cannot_be_read(
     show: Show, captions: Captions, tmp_path: Path
 ) -> None:
