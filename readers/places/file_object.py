@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _BUFFER = 8 << 10
 """Bytes of the smallest read. Headers are parsed in blocks of 2880 bytes, and read again after a
 seek."""
+_BEFORE, _AFTER = 2, 5
+"""Blocks that `BlockFile` reads before and behind those that are asked for."""
 
 
 class _Raw(io.RawIOBase):
@@ -64,6 +66,9 @@ class _Raw(io.RawIOBase):
 class BlockFile(_Raw):
     """File object that keeps the blocks that it has read, for libraries that seek back and forth.
 
+    Before and behind the blocks that are asked for, a few more are read by the same request, since
+    what belongs together is often on both sides of a boundary.
+
     Parameters
     ----------
     place : Place
@@ -72,7 +77,7 @@ class BlockFile(_Raw):
         Size of a block in bytes.
     """
 
-    def __init__(self, place: Place, nbytes: int = 64 << 10) -> None:
+    def __init__(self, place: Place, nbytes: int = 8 << 10) -> None:
         super().__init__(place, 0, b"", 1)
         self._nbytes = nbytes
         self._blocks: dict[int, memoryview] = {}
@@ -83,6 +88,10 @@ class BlockFile(_Raw):
         stop = min(self._at + len(view), self._place.nbytes)
         numbers = range(self._at // self._nbytes, -(-stop // self._nbytes))
         missing = [number for number in numbers if number not in self._blocks]
+        if missing:
+            last = min(missing[-1] + _AFTER, (self._place.nbytes - 1) // self._nbytes)
+            around = range(max(0, missing[0] - _BEFORE), last + 1)
+            missing = [number for number in around if number not in self._blocks]
         for number in missing:
             left = self._place.nbytes - number * self._nbytes
             self._blocks[number] = memoryview(bytearray(min(self._nbytes, left)))

@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 from servers.proxy import Proxy
@@ -95,3 +96,22 @@ def test_a_second_epoch_makes_no_request(
             images.append(reader.read(row, WINDOW)["image"].copy())
             assert bool(requests) is (epoch == 0)
     np.testing.assert_array_equal(images[0], images[1])
+
+
+@pytest.mark.parametrize("shift", range(0, 16 << 10, 1 << 12))
+def test_requests_do_not_depend_on_where_variables_begin(tmp_path: Path, shift: int) -> None:
+    """What describes a variable is in one place, wherever that begins."""
+    noise = np.random.default_rng(0).normal(size=(len(NAMES), 260, 256)).astype("<f4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        for name, length in (("y", 260), ("x", 256), ("pad", 1 + shift)):
+            file.createDimension(name, length)
+        file.createVariable("pad", "u1", ("pad",), contiguous=True)[:] = 1
+        for name, image in zip(NAMES, noise, strict=True):
+            one = file.createVariable(name, "f4", ("y", "x"), zlib=True, chunksizes=(64, 64))
+            one.units, one[:] = "DN", image
+    with Web() as web:
+        url = web.put("a.nc", (tmp_path / "a.nc").read_bytes())
+        index = Index.scan_arrays(url, variables=NAMES)
+        assert len(web.paths) <= 1 + len(NAMES)
+    row = index.columns(notes=["chunks"]).row(0)
+    assert row.file_bytes == (tmp_path / "a.nc").stat().st_size
