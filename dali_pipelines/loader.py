@@ -382,15 +382,23 @@ class Loader:
         """Start new pipelines at the next step; close them if one cannot be started."""
         started = time.perf_counter()
         self._position.settle()
+        pipelines = self._pipelines
         try:
             with NoInterruptLost():
-                self._pipelines = self.make_pipelines()
-                warn_of_memory(self._pipelines, find_local_rank()[1] or 1)
-                for pipeline in self._pipelines:
+                self._pipelines = pipelines = self.make_pipelines()
+                warn_of_memory(pipelines, find_local_rank()[1] or 1)
+                for pipeline in pipelines:
                     pipeline.start_py_workers()
-                self._iterators = [self._framework.iterate(one) for one in self._pipelines]
-        except BaseException:
+                self._iterators = [self._framework.iterate(one) for one in pipelines]
+            if self._pipelines is not pipelines:
+                raise RuntimeError(_CLOSED)
+        except BaseException as error:
+            # Another thread may have closed them, and readers have started after that.
+            closed = self._pipelines is not pipelines
+            self._pipelines = pipelines
             self.close()
+            if closed and isinstance(error, Exception):
+                raise RuntimeError(_CLOSED) from None
             raise
         self.stats.start_s += time.perf_counter() - started
 

@@ -26,6 +26,8 @@ MOST_AHEAD = 1024
 """The same for all workers of an Executor together, as their number is not known."""
 _AT_ONCE = 32
 """Number of small tasks that a worker, or an interpreter that it starts, gets together."""
+_LOOK_S = 1.0
+"""Seconds to wait for a result at once: Python notices a Ctrl-C that came just before only then."""
 
 
 def process_map(
@@ -225,7 +227,10 @@ def _in_order(
 
 def _result(number: int, found: dict[int, Future[Any]], done: _Done) -> Any:
     while number not in found:
-        other, future = done.get()
+        try:
+            other, future = done.get(timeout=_LOOK_S)
+        except Empty:
+            continue
         if other is None:
             raise future.result()
         found[other] = future

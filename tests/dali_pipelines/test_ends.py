@@ -292,6 +292,29 @@ def test_another_thread_may_close_it_while_it_waits(npy_index: Index, tmp_path: 
     assert (loader.step, loader.stats.restarts, loader.pipelines) == (0, 0, ())
 
 
+def test_another_thread_may_close_it_while_it_starts(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = ReaderPipeline.start_py_workers, list[Any]()
+    loader = Loader(npy_pipeline, npy_index, batch_size=4, devices=[None], num_read_processes=1)
+
+    def closed_after(pipeline: Any) -> Any:
+        start(pipeline)
+        started.extend(pipeline.processes())
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(loader.close).result()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReaderPipeline, "start_py_workers", closed_after)
+        with pytest.raises(RuntimeError, match="closed by another thread"):
+            next(iter(loader))
+    assert len(started) == 1
+    assert not started[0].is_alive()
+    assert (loader.step, loader.pipelines) == (0, ())
+    assert next(iter(loader))["row"].shape == (4,)
+    loader.close()
+
+
 def test_another_thread_may_close_it_while_dali_takes_the_last_batch_back(
     npy_index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,8 +19,8 @@ and HMI only a stretch, one for each channel of a sample; for arrays also their 
 order. With --by all are comments. --config also accepts a file for `run`; settings without effect
 here are ignored:
 
-    dali-pipelines stats --config run.toml -o stats.toml
-    dali-pipelines run --config run.toml --config stats.toml
+    dali-pipelines stats -o stats.toml --config run.toml
+    dali-pipelines run --data archive/ --config run.toml --config stats.toml
 
 The exit status is 0; 1 if no image could be read, 2 for wrong usage, 130 if interrupted.
 """
