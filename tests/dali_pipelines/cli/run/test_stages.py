@@ -55,7 +55,7 @@ def test_two_processes_on_one_core_wait_for_it() -> None:
             time.sleep(0.1)
             found = [CpuTime.of(process.pid) for process in busy]
             least = min(min(one.used, one.queued) for one in found)
-        assert least >= 0.1
+        assert least >= 0.1, (found, [process.poll() for process in busy])
     finally:
         for process in busy:
             process.kill()
