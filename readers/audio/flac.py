@@ -1,4 +1,4 @@
-"""FLAC by frames: only those of a segment are read and decoded, without a seek of libFLAC."""
+"""FLAC by frames: only the frames of a segment are read and decoded, without a seek of libFLAC."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARGIN = 8 << 10
 _MOST_BLOCKS = 1000
 """Blocks of metadata."""
 _MOST_BYTES = 1 << 26
-"""Of a segment: beyond these libsndfile looks for its end."""
+"""Most bytes of a segment to read here; libsndfile looks for the end of a longer one."""
 _TRIES = 24
 _DEPTHS = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
 """Bits of a sample that libsndfile reads, and its names for them."""

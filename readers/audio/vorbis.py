@@ -1,4 +1,4 @@
-"""OGG Vorbis by pages: only those of a segment are read, and decoders are used again.
+"""OGG Vorbis by pages: only the pages of a segment are read, and decoders are used again.
 
 Building the tables of a decoder takes as long as decoding a second. They depend on the header
 alone, which files of the same encoder, quality, rate and channels share.
@@ -134,7 +134,7 @@ class _Setup(NamedTuple):
     """Samples of a block by its mode."""
 
     def duration(self, packets: Sequence[bytes]) -> int:
-        """Return how many samples come of packets, the first of which only begins the overlap."""
+        """Return the number of samples in packets; the first packet only begins the overlap."""
         total = before = 0
         mask = (1 << (len(self.blocks) - 1).bit_length()) - 1
         for packet in packets:

@@ -380,7 +380,7 @@ def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str)
     Parameters
     ----------
     table : pyarrow.Table
-        Table of the Index, of which the first rows are searched.
+        Table of the Index; its first rows are searched.
     column : str
         Column of the other file.
     taken : str

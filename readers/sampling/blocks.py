@@ -20,7 +20,39 @@ _STREAM = 5
 
 
 @dataclass(frozen=True, slots=True)
-class BlockOrder:
+class _Blocks:
+    """Settings of both orders, and their checks."""
+
+    num_rows: int
+    seed: int = 0
+    block_rows: int = BLOCK_ROWS
+
+    def __post_init__(self) -> None:
+        Order(self.num_rows, self.seed)  # raises ValueError
+        check_integer("block_rows", self.block_rows, 1)
+
+    def row(self, epoch: int, position: int) -> int:
+        """Return the row of the Index at a position of an epoch, both counted from 0.
+
+        Raises
+        ------
+        IndexError
+            If the position is not in ``[0, num_rows)``.
+        """
+        if not 0 <= position < self.num_rows:
+            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
+        return self._row(epoch, position)
+
+    def draws_number(self, position: int, row: int) -> int:
+        """Return the number of a sample for Draws: its row, which occurs once per epoch."""
+        return row
+
+    def _row(self, epoch: int, position: int) -> int:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class BlockOrder(_Blocks):
     """Permutation of ``range(num_rows)`` for each epoch that stays within few blocks at a time.
 
     The rows are cut into blocks of `block_rows` neighbours, starting at a different row in each
@@ -43,24 +75,7 @@ class BlockOrder:
     remaining rows, comes last; the start of the epoch's first block determines its rows.
     """
 
-    num_rows: int
-    seed: int = 0
-    block_rows: int = BLOCK_ROWS
-
-    def __post_init__(self) -> None:
-        Order(self.num_rows, self.seed)  # raises ValueError
-        check_integer("block_rows", self.block_rows, 1)
-
-    def row(self, epoch: int, position: int) -> int:
-        """Return the row of the Index at a position of an epoch, both counted from 0.
-
-        Raises
-        ------
-        IndexError
-            If the position is not in ``[0, num_rows)``.
-        """
-        if not 0 <= position < self.num_rows:
-            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
+    def _row(self, epoch: int, position: int) -> int:
         size = MIXED * self.block_rows
         group, place = divmod(position, size)
         count = min(size, self.num_rows - group * size)
@@ -71,13 +86,9 @@ class BlockOrder:
             block = permuted(block, whole, *key, (_BLOCKS, _STREAM))
         return (_start(*key) + block * self.block_rows + inside) % self.num_rows
 
-    def draws_number(self, position: int, row: int) -> int:
-        """Return the number of a sample for Draws: its row, which occurs once per epoch."""
-        return row
-
 
 @dataclass(frozen=True, slots=True)
-class BucketOrder:
+class BucketOrder(_Blocks):
     """Permutation of ``range(num_rows)`` for each epoch whose steps are of neighbouring rows.
 
     The rows of every `MIXED` blocks of `block_rows` neighbours, a bucket, are shuffled and cut into
@@ -92,7 +103,7 @@ class BucketOrder:
     seed : int
         Any integer from 0 to 2**64 - 1. Each seed gives different orders.
     block_rows : int
-        Rows of a block, at least 1: those of a step, or of several.
+        Rows of a block, at least 1: as many as a step has, or several steps.
 
     Notes
     -----
@@ -100,24 +111,7 @@ class BucketOrder:
     remaining rows of the last bucket, comes last.
     """
 
-    num_rows: int
-    seed: int = 0
-    block_rows: int = BLOCK_ROWS
-
-    def __post_init__(self) -> None:
-        Order(self.num_rows, self.seed)  # raises ValueError
-        check_integer("block_rows", self.block_rows, 1)
-
-    def row(self, epoch: int, position: int) -> int:
-        """Return the row of the Index at a position of an epoch, both counted from 0.
-
-        Raises
-        ------
-        IndexError
-            If the position is not in ``[0, num_rows)``.
-        """
-        if not 0 <= position < self.num_rows:
-            raise IndexError(f"position must be in [0, {self.num_rows}), got {position}")
+    def _row(self, epoch: int, position: int) -> int:
         key = self.seed, epoch
         block, inside = divmod(position, self.block_rows)
         if block < (whole := self.num_rows // self.block_rows):
@@ -126,10 +120,6 @@ class BucketOrder:
         bucket, place = divmod(block * self.block_rows + inside, size)
         count = min(size, self.num_rows - bucket * size)
         return bucket * size + permuted(place, count, *key, (_FIRST_GROUP + bucket, _STREAM))
-
-    def draws_number(self, position: int, row: int) -> int:
-        """Return the number of a sample for Draws: its row, which occurs once per epoch."""
-        return row
 
 
 @lru_cache(maxsize=8)

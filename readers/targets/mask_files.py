@@ -207,7 +207,7 @@ def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
     kind, wanted = pixels.dtype, np.dtype(dtype)
     if kind.kind not in "biuf":
         raise ValueError(f"has values of type {kind}, expected numbers")
-    # For NumPy float64 holds all integers, of which it rounds those beyond 2**53.
+    # NumPy lets float64 take all integers, and rounds the ones beyond 2**53.
     is_rounded = kind.kind in "iu" and kind.itemsize == 8 and wanted.kind == "f"
     if np.can_cast(kind, wanted) and not is_rounded:
         return pixels.astype(wanted, copy=False)
