@@ -38,7 +38,7 @@ def check_main() -> None:
         if spec is None:
             reason = f"reader processes import the main script, and {script!r} is not a file"
             raise RuntimeError(f"{reason}: save the script in a file, {other}")
-    elif b"__name__" not in Path(script).read_bytes():
+    elif not _has_guard(script):
         raise RuntimeError(
             f"reader processes import {script} again, and would run all of it: put its code "
             f"below 'if __name__ == \"__main__\":', {other}"
@@ -85,16 +85,36 @@ def _names_of_main(value: Any) -> list[str]:
     return [name for module, _, name in texts if module == "__main__" and name]
 
 
+def _has_guard(script: str) -> bool:
+    """Return whether a script compares ``__name__`` outside its functions and classes."""
+    if (tree := _parsed(script)) is None:
+        return True
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Compare) and "__name__" in ast.unparse(node):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
 def _guarded_names(script: str) -> set[str]:
     """Return the classes and functions that a script defines only when it is run itself."""
-    try:
-        statements = ast.parse(Path(script).read_bytes()).body
-    except (OSError, SyntaxError, ValueError):  # e.g. a zip file
+    if (tree := _parsed(script)) is None:
         return set()
     return {
         node.name
-        for statement in statements
+        for statement in tree.body
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
         for node in ast.walk(statement)
         if isinstance(node, ast.ClassDef | ast.FunctionDef)
     }
+
+
+def _parsed(script: str) -> ast.Module | None:
+    """Return the syntax tree of a script; None for other files, such as zip or bytecode."""
+    try:
+        return ast.parse(Path(script).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None

@@ -102,7 +102,15 @@ def test_a_class_that_a_local_function_made(npy_index: Index) -> None:
             "script.py again, and would run all of it: put its code below",
         ),
         ("<stdin>", None, "'<stdin>' is not a file: save the script in a file"),
+        ("script.py", "log = getLogger(__name__)\ntrain()", "script.py again"),
+        (
+            "script.py",
+            "def main():\n    if __name__ == '__main__': pass\nmain()",
+            "script.py again",
+        ),
         ("script.py", "if __name__ == '__main__': train()", None),
+        ("script.py", "try:\n    '__main__' == __name__ and train()\nfinally: pass", None),
+        ("script.py", "\0 bytecode", None),
         (None, None, None),  # of a session, of a notebook, or python -c
     ],
 )
