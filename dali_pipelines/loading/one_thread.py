@@ -1,7 +1,7 @@
-"""A Loader is for one thread at a time: a second one gets an error, and the first goes on.
+"""Only one thread at a time can use a Loader: a second one gets an error, the first goes on.
 
-At exit, Python ends a daemon thread when it next needs the GIL. Inside DALI or PyTorch this aborts
-the process, so these threads are stopped before that, between two steps.
+At exit, Python ends a daemon thread as soon as the thread needs the GIL. Inside DALI or PyTorch
+this aborts the process. So threads that use a Loader are stopped earlier, between two steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IN_USE = (
     "for each thread"
 )
 _PATIENCE_S = 5.0
-"""Time for a step to end at exit, and again after its Loader was closed."""
+"""Time for a step to end at exit, and once more after the Loader was closed."""
 
 _all: weakref.WeakSet[OneThread] = weakref.WeakSet()
 _exiting = False
@@ -29,8 +29,8 @@ _exiting = False
 class OneThread:
     """Context manager that raises RuntimeError if another thread is inside.
 
-    At exit no other thread can enter or leave; `close`, a method of the Loader, wakes a thread that
-    waits inside.
+    At exit no other thread can enter or leave. `close`, a method of the Loader, ends the wait of a
+    thread inside.
     """
 
     def __init__(self, close: Callable[[], None]) -> None:
@@ -60,7 +60,8 @@ class OneThread:
 def _stop_at_exit() -> None:
     """Stop all Loaders at exit, before DALI ends pipelines and pools: last in, first out.
 
-    DALI ends pools by `weakref.finalize`, which registers itself when it is first used.
+    DALI ends pools by `weakref.finalize`, which registers itself with atexit at its first use. So
+    it is used here first.
     """
     weakref.finalize(OneThread, bool)
     atexit.register(_stop_all)
@@ -82,7 +83,10 @@ def _stay_at_exit() -> None:
 
 @dataclass(eq=False)
 class Steps(Iterator[Any]):
-    """Steps of a loop over a Loader; a mere generator would raise ValueError in another thread."""
+    """Steps of a loop over a Loader.
+
+    In another thread, a plain generator would raise ValueError without a remedy.
+    """
 
     steps: Iterator[Any]
     one_thread: OneThread

@@ -23,7 +23,7 @@ from readers.values import is_integer
 logger = logging.getLogger(__name__)
 
 _schedule = lru_cache(maxsize=16)(Schedule)
-"""Cached: each step asks for the same Schedule several times, and making one checks its
+"""Cached, because each step asks for the same Schedule several times, and a new one checks its
 arguments."""
 
 
@@ -35,8 +35,9 @@ _BLOCKWISE = "blocks", "buckets"
 class Position:
     """The order of the rows of a Loader, and the next step in it.
 
-    Devices and shards are decided when the Loader starts, and unchanged after that. Ranks may start
-    in between: a script of Lightning's ddp makes its Loader before `fit` starts the other ranks.
+    Devices and shards are found when the Loader starts, and do not change afterwards. They may not
+    be known earlier: with Lightning's ddp, scripts make the Loader before `fit` starts the other
+    ranks.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class Position:
     Raises
     ------
     ValueError
-        If `batch_size` and `tail` do not fit the rows, or devices or shards make no sense.
+        If `batch_size` and `tail` do not fit the rows, or devices or shards are invalid.
     """
 
     def __init__(
@@ -72,15 +73,15 @@ class Position:
         self.steps = 0
         """With `epoch_steps`: steps since the start of epoch 0."""
         self.start = 0, 0, 0
-        """With `epoch_steps`: steps, epoch and position where the current epoch begins. They cannot
-        be calculated, as the step size may have changed."""
+        """With `epoch_steps`: steps, epoch and position at the start of the current epoch. They
+        cannot be calculated, because earlier steps may have had another size."""
         self._find_shards = find_shards
         self._assumed: ProcessShards | None = None
         self._settled: ProcessShards | None = None
         self._schedule_of(find_shards(fewest=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy, maybe in another process, decides again when it starts.
+        # A copy, perhaps in another process, finds them again when it starts.
         return {**vars(self), "_assumed": None, "_settled": None}
 
     @property
@@ -97,7 +98,7 @@ class Position:
 
     @property
     def shards(self) -> ProcessShards:
-        """Devices and shards, as decided or as they would be decided now."""
+        """Devices and shards of the started Loader, or those that it would have if it started."""
         if self._settled is not None:
             return self._settled
         self._assumed = self._find_shards()
@@ -144,7 +145,7 @@ class Position:
         return self.schedule.steps(self.counted_epoch)
 
     def settle(self) -> None:
-        """Decide devices and shards for good, or check that they are still right.
+        """Find devices and shards at the first start; later, check that they are unchanged.
 
         RuntimeError if rank or number of processes changed.
         """
@@ -192,7 +193,7 @@ class Position:
         return steps, *max((0, 0), schedule.place(origin[1], position))
 
     def advance(self) -> None:
-        """Move to the next step by one assignment: an interrupt comes before or after it."""
+        """Move to the next step, by a single assignment, which an interrupt cannot divide."""
         position = self.position + self.schedule.stride
         if self.epoch_steps is None:
             position = min(position, len(self._index))
@@ -218,10 +219,10 @@ class Position:
         return state
 
     def check(self, state: Any) -> None:
-        """Check every key of a state, so that a bad one changes nothing; unknown keys are ignored.
+        """Check every key of a state, before any is used; unknown keys are ignored.
 
-        ValueError if a key is missing, of another type or out of range, or if the state was saved
-        with another Index, other weights or another version of the order.
+        ValueError if a key is missing, or its value has a wrong type or is out of range, or if the
+        state was saved with another Index, other weights or another version of the order.
         """
         index, weights = self._index, self._weights
         if not isinstance(state, Mapping):
@@ -283,7 +284,7 @@ class Position:
     def positions(self) -> Iterator[tuple[Device, list[int]]]:
         """Yield each device of this process with the positions that it takes in the next step.
 
-        With `epoch_steps` they may be beyond the pass.
+        With `epoch_steps` they may be beyond the end of the pass.
         """
         shards, num_rows = self.shards, len(self._index)
         for number, device in enumerate(shards.devices):

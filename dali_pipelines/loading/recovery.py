@@ -1,7 +1,7 @@
-"""Rows that cannot be read: how a Loader rejects them, and finds those that make a graph fail.
+"""Rows that cannot be used: a Loader rejects them, and finds those on which a graph fails.
 
-A reader reports a row that it cannot read. A graph reports damage that its decoder notices; but an
-image that DALI cannot decode fails the whole batch, and the error names no row.
+A reader reports a row that it cannot read, and our decoders report damage. But an image that DALI
+cannot decode fails the whole batch, with an error that names no row.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class BadRows:
         self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
 
     def reject(self, row: int, reason: str, is_of_store: bool = False) -> None:
-        """Record and log an unreadable row; ReadError by `bad_sample="raise"` or `max_bad`."""
+        """Record and log an unreadable row; ReadError if `bad_sample` or `max_bad` asks for it."""
         path, name = self._index.path(row), self._index.name(row)
         if self.raises:
             raise ReadError(name, reason, row=row, is_of_store=is_of_store)
@@ -184,16 +184,16 @@ class BadRows:
 _READABLE = "it can be read, but the graph (decoder or transform) fails on it"
 
 MakePipeline = Callable[[int, Mapping[int, str]], ReaderPipeline]
-"""Function of the position in the epoch to begin with, and of the rows to leave out with reasons.
-It makes a pipeline with batches of one sample, which reads in this process and not ahead."""
+"""Function of the first position in the epoch, and of the rows to leave out, with reasons. It makes
+a pipeline with batches of one sample, which reads in this process, and not ahead."""
 
 
 def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[tuple[int, str]]:
     """Run samples through a graph one by one; yield each row on which it fails, and the reason.
 
-    If the graph fails without the row as well (e.g. the device is lost), the row is not the cause.
-    The reason is that of the Reader if it cannot decode the row either, otherwise that of the
-    graph.
+    If the graph also fails without the row (e.g. because the device is lost), the row is not the
+    cause. The reason comes from the Reader if it cannot decode the row either, and otherwise from
+    the graph.
     """
     pipeline, following = None, -1
     for position in positions:

@@ -41,8 +41,8 @@ def pipeline_settings(
     factory : callable
         Factory of the Loader.
     config : mapping
-        Keywords that the Loader was given. The function adds those that functools.partial binds,
-        and those for the windows of the Index.
+        Keywords of the Loader. The function adds those that functools.partial binds, and those for
+        the windows of the Index.
     others : collection of str
         Keywords that the Loader keeps for itself.
     index : Index
@@ -85,13 +85,13 @@ def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def takes_windows(given: Mapping[str, Any]) -> bool:
-    """Return whether the settings say, or do not rule out, that windows are those of the rows."""
+    """Return whether the settings allow that windows are those of the rows."""
     others = ("random_area", "resize_shorter")
     return given.get("window") in (None, "row") and not any(given.get(one) for one in others)
 
 
 def _warn_of_lost_windows(index: Index, settings: Mapping[str, Any]) -> None:
-    """Log a warning if rows seem to be windows, but other parts of the images are delivered."""
+    """Log a warning if rows look like windows, but other parts of the images are delivered."""
     is_lost = index.window_size is None and {*CORNERS} <= {*index.table.column_names}
     if not is_lost or settings.get("window") is not None or not takes_windows(settings):
         return
@@ -126,9 +126,9 @@ def check_settings(
 ) -> dict[str, Any]:
     """Check keywords for a factory; return those of PipelineConfig, converted by it.
 
-    A factory itself checks the values of keywords that it declares one by one, and all names if it
-    takes any keyword. `taker` is the class for messages, such as Loader; `others` are its own
-    keywords, and `not_taken` those of factories that it rejects.
+    A factory with explicit keywords checks their values itself. One that takes any keyword also
+    checks the names. `taker` is a class for messages, such as Loader, and `others` are its own
+    keywords. It rejects those in `not_taken`, although factories have them.
 
     Raises
     ------

@@ -18,15 +18,15 @@ class Rejected:
     reason: str
     """Why it could not be read."""
     hdu: int | None = None
-    """HDU that the Index names; None where it names none."""
+    """HDU that the Index names; None if it names none."""
     epoch: int = 0
     """Epoch of the first attempt to read it."""
     step: int = 0
     """Step of that epoch."""
     is_of_store: bool = False
-    """Whether remote storage did not answer or gave no access: other objects have the same."""
+    """Whether remote storage did not answer or denied access, which affects other objects, too."""
     name: str = ""
-    """The path; for a member of a container with its first byte and end."""
+    """The path; for a member of a container, followed by its first byte and its end."""
 
 
 @dataclass(slots=True)
@@ -46,11 +46,11 @@ class LoaderStats:
     cached_bytes: int = 0
     """Bytes of remote objects that were taken from the cache on local disk."""
     output_pixels: int = 0
-    """Pixels of valid samples, each channel counted, and what ``ragged="pad"`` adds."""
+    """Pixels of valid samples, times channels, with those that ``ragged="pad"`` adds."""
     read_s: float = 0.0
     """Seconds of work, summed over the reader processes."""
     read_cpu_s: float = 0.0
-    """Part of `read_s` spent computing; the rest is waiting, for files or for a core."""
+    """Part of `read_s` that was CPU time; the rest is waiting for files or for a core."""
     wait_s: float = 0.0
     """Seconds that the consumer waited for batches."""
     wait_readers_s: float = 0.0

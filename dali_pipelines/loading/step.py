@@ -98,7 +98,7 @@ class Step(list[Any]):
         return self._only(f".get({key!r})").get(key, default)
 
     def _only(self, use: str) -> dict[str, Any]:
-        """Return the only batch, or raise TypeError, which names the use of one of several."""
+        """Return the only batch; with several, raise TypeError, with an example of this use."""
         if len(self) != 1:
             raise TypeError(
                 f"this step has {len(self)} batches, one for each device: take one by its number, "

@@ -31,12 +31,12 @@ class CoreGrant:
         return cls(platform.node(), frozenset(os.sched_getaffinity(0)), limits)
 
     def share(self, grants: Sequence[CoreGrant]) -> float:
-        """Return the cores of this process if the others are as busy.
+        """Return the share of this process, if all the processes are equally busy.
 
         Parameters
         ----------
         grants : sequence of CoreGrant
-            Grants of all these processes, including this one.
+            Grants of all processes, including this one.
         """
         near = [grant for grant in grants if grant.machine == self.machine]
         shares = [
@@ -59,9 +59,9 @@ def whole_cores() -> int:
 
 
 def _slurm_limit(environ: Mapping[str, str]) -> dict[str, float]:
-    """Return the cores of a task of srun, or of the job; not all clusters bind processes to them.
+    """Return the cores of this task of srun, or of the job; not all clusters enforce them.
 
-    Processes that a task starts, e.g. the ranks of a torchrun, have the variables of the task.
+    Processes that a task starts, e.g. the ranks of a torchrun, inherit the variables of the task.
     """
     if environ.get("SLURM_CPUS_PER_TASK") and "SLURM_STEP_ID" in environ:
         name = f"Slurm task {environ.get('SLURM_PROCID')}"
@@ -72,19 +72,19 @@ def _slurm_limit(environ: Mapping[str, str]) -> dict[str, float]:
 
 
 def cpu_quota() -> float | None:
-    """Return the cores that the control groups of this process allow, None for no limit."""
+    """Return the cores that the control groups of this process allow, or None without a limit."""
     quotas = map(_quota_of, _groups("cpu"))
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def free_memory_of_groups() -> int | None:
-    """Return the bytes that the control groups of this process have free, None for no limit."""
+    """Return the free bytes of the control groups of this process, or None without a limit."""
     found = map(_free_of, _groups("memory"))
     return min((free for free in found if free is not None), default=None)
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's groups and of those above, whose limits hold, too."""
+    """Yield the folders of this process's groups and of their parents, whose limits also apply."""
     try:
         lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -100,7 +100,7 @@ def _groups(controller: str) -> Iterator[Path]:
 
 
 def _quota_of(folder: Path) -> float | None:
-    """Return the cores that one group allows, as version 2 writes it, or version 1."""
+    """Return the cores that one group of version 2 or 1 allows."""
     try:
         quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
     except OSError:
@@ -113,7 +113,7 @@ def _quota_of(folder: Path) -> float | None:
 
 
 def _free_of(folder: Path) -> int | None:
-    """Return the bytes that one group has free, as version 2 writes it, or version 1."""
+    """Return the free bytes of one group of version 2 or 1."""
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes"),

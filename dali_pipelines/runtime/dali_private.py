@@ -1,7 +1,7 @@
 """All private parts of DALI that this project uses; no other module uses any.
 
-They are those of DALI 2.4.0. Importing this module checks that they exist; a test checks that no
-other module names them. If DALI 2.5 differs, change this file, and `SUPPORTED` with it.
+They are those of DALI 2.4.0. Importing this module checks that they exist, and a test checks that
+no other module names them. If DALI 2.5 differs, change this file and `SUPPORTED`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _merge: Any = _private("nvidia.dali.fn:_conditional.merge")
 def split(node: Any, where: Any) -> tuple[Any, Any]:
     """Split a batch in two: the samples for which a DataNode of bool is True, and the others.
 
-    DALI turns an ``if`` into this in a function with `enable_conditionals`; it has no public
-    operator for other graphs. `merge` is the counterpart.
+    DALI does this for an ``if`` in a function with `enable_conditionals`, and has no public
+    operator for it. `merge` is the counterpart.
     """
     true, false = _split(node, predicate=where, _if_stmt=True)
     return true, false
@@ -79,8 +79,8 @@ CompiledFunction: Any = _private("nvidia.dali.ops:python_op_factory")(
 )
 """DALI's operator that calls compiled functions on the CPU, by their addresses.
 
-`nvidia.dali.plugin.numba`, which also has it, compiles the functions itself, and imports numba for
-CUDA.
+`nvidia.dali.plugin.numba` also has this operator, but compiles the functions itself, and imports
+numba for CUDA.
 """
 
 
@@ -103,8 +103,8 @@ class ForkSafePipeline(Pipeline):
 
     def _shutdown(self) -> None:
         if self.started_in not in (None, os.getpid()) and self._pipe:
-            # A forked process has no copies of the graph's threads, and would wait for them forever
-            # if it freed the graph.
+            # A forked process has no copies of the graph's threads. If it freed the graph, it would
+            # wait for them forever.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pipe))
             self._pipe = None
         super()._shutdown()

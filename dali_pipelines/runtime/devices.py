@@ -31,7 +31,7 @@ class TorchDevice(Protocol):
 DeviceLike = int | str | TorchDevice | None
 """A `Device`, or a device of PyTorch: "cpu", "cuda", "cuda:1", torch.device."""
 
-# Both return an error if there is no device, and then the count stays 0.
+# Both functions return an error if there is no device. The count then stays 0.
 _COUNT = """
 import ctypes
 cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
@@ -43,9 +43,9 @@ print(count.value)
 def visible_gpus() -> int:
     """Return the number of CUDA devices that this process may use; 0 if there is no driver.
 
-    CUDA is not initialised, and a fork remains possible: PyTorch, if it is imported, asks NVML if
-    it can. Otherwise another process asks CUDA, as only CUDA knows all forms of
-    CUDA_VISIBLE_DEVICES.
+    CUDA is not initialised in this process, so that it can still be forked. If PyTorch is imported,
+    it asks NVML, if possible. Otherwise another process asks CUDA, because only CUDA knows all
+    forms of CUDA_VISIBLE_DEVICES.
     """
     torch = sys.modules.get("torch")
     if torch is not None:

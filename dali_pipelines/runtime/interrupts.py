@@ -1,4 +1,4 @@
-"""Ctrl-C is never lost, and processes that start leave it to this process."""
+"""Ctrl-C is never lost, and only this process handles it, not those that it starts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _count = 0
 class NoInterruptLost:
     """Context manager that raises KeyboardInterrupt at its end if one was dropped in the block.
 
-    Python raises it between any two instructions of the main thread, and drops it inside a
-    finalizer, such as those of pipelines; so does some C code. The run would go on. A handler for
-    SIGINT that other code has set is kept.
+    Python raises KeyboardInterrupt between any two instructions of the main thread, but drops it
+    inside a finalizer, such as those of pipelines. Some C code drops it, too. Without this, the run
+    would go on. A handler for SIGINT that other code has set is kept.
     """
 
     def __enter__(self) -> None:
         self._before, self._count = signal.getsignal(signal.SIGINT), _count
         is_main = threading.current_thread() is threading.main_thread()
-        # Our handler may still be set, if an interrupt came before the end of a block replaced it.
+        # Our handler may still be set, if an interrupt came just before a block set the old one.
         self._is_active = is_main and self._before in (signal.default_int_handler, _raise)
         if self._is_active:
             signal.signal(signal.SIGINT, _raise)
@@ -39,7 +39,7 @@ class NoInterruptLost:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; only count it in a finalizer, which would be left half done."""
+    """Raise KeyboardInterrupt; in a finalizer only count it, so that the finalizer completes."""
     global _count
     _count += 1
     inner = frame
@@ -52,9 +52,9 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def ctrl_c_blocked() -> Iterator[None]:
-    """Block Ctrl-C in processes that start in the block; in this process raise it afterwards.
+    """Block Ctrl-C in processes that start in the block; this process raises it afterwards.
 
-    A process can ignore it only after its imports, and would print a traceback before that.
+    A process can only ignore Ctrl-C after its imports. Before that, it would print a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,7 +1,8 @@
-"""Let DALI keep the host memory of its outputs for the next batch; glibc would return it.
+"""Let DALI keep the host memory of its outputs for the next batch.
 
-The kernel clears each new page when it is first touched. On a virtual machine this takes up to two
-thirds of the time of decoding into it. DALI keeps blocks of more than 32 MiB by default.
+Otherwise glibc returns it to the kernel, which clears each new page when it is first touched. On a
+virtual machine this takes up to two thirds as long as decoding into the page. By default DALI only
+keeps blocks of more than 32 MiB.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ _REFUSALS = (ImportError, RuntimeError)
 class Cuda:
     """The functions of CUDA's driver that page-lock memory for a GPU.
 
-    These are of its driver, because setting the current GPU back by its runtime would initialise
-    that GPU. Nothing is initialised before the first call.
+    The runtime of CUDA is not used: to make the previous GPU the current one again, it would
+    initialise that GPU. Nothing is initialised before the first call.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ class PinnedSlab:
     Parameters
     ----------
     memory : ndarray, shape (bytes,), uint8
-        The slab as mapped in this process. The mapping stays until its parts are no longer
-        page-locked: else CUDA would take what is mapped there later for them.
+        The slab as mapped in this process. It stays mapped as long as parts of it are page-locked:
+        CUDA would otherwise take memory that is mapped there later for these parts.
     cuda : Cuda
         Locks it.
     """
@@ -92,7 +92,7 @@ class PinnedSlab:
         self._is_usable = True
         locked = list[int]()  # addresses
         self._locked = locked
-        # Without atexit, as other threads may use the memory until the process has ended.
+        # Not at exit: other threads may use the memory until the process has ended.
         self._unlock = weakref.finalize(self, _unlock, cuda, locked, memory, os.getpid())
         self._unlock.atexit = False
 
@@ -128,7 +128,7 @@ class PinnedSlab:
         return self._cuda.current()
 
     def close(self) -> None:
-        """Undo all of it, in the process that did it; nothing is page-locked afterwards."""
+        """Undo all page-locking, in the process that did it, and refuse it from now on."""
         with self._lock:
             self._is_usable = False
             self._unlock()
@@ -145,7 +145,7 @@ def _unlock(cuda: Cuda, locked: list[int], memory: Bytes, process: int) -> None:
 
 
 def why_refused(device_id: int = 0) -> str | None:
-    """Return why CUDA does not page-lock a slab, None if it does; this initialises CUDA."""
+    """Return why CUDA does not page-lock a slab, or None if it does; this initialises CUDA."""
     nbytes = 1 << 20
     memory = np.frombuffer(SharedMemory(nbytes).map(), np.uint8)
     cuda = Cuda(device_id)

@@ -1,9 +1,10 @@
 """Rank of this process under any launcher; its devices and shards follow from the rank.
 
-`torch.distributed` and `jax.distributed` come first, if they are initialised: Lightning's ddp sets
-no RANK, and mp.spawn no variable at all. Then come the variables of launchers. The general ones are
-first, as srun or mpirun may launch one torchrun on each machine. Then come those of MPI, and
-without MPI those of Slurm, because mpirun starts its helpers on other machines with srun.
+`torch.distributed` and `jax.distributed` come first, if they are initialised: Lightning's ddp does
+not set RANK, and mp.spawn sets no variable at all. Variables of launchers come next. RANK and the
+like are first, as srun or mpirun may launch one torchrun on each machine. Those of MPI follow, and
+those of Slurm count only without MPI, because mpirun starts its helpers on other machines with
+srun.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 FindShards = Callable[..., "ProcessShards"]
-"""`find_shards` with bound keywords; it is called later, when all ranks have started."""
+"""`find_shards` with bound keywords. It is called when all ranks have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ def find_shards(
     own_devices : callable, optional
         Returns the devices of this process, if a framework knows them.
     fewest : bool
-        Return the fewest possible shards, before the variables of launchers and the GPUs are known:
-        settings that fail with them always fail.
+        Return the fewest shards that are possible, whatever the launcher and the GPUs. Settings
+        that fail with them always fail.
 
     Raises
     ------
@@ -199,7 +200,8 @@ def find_local_rank(environ: Mapping[str, str] = os.environ) -> tuple[int | None
     """Return the rank on this machine, and the number of processes there; None if unknown."""
     joined = _initialised()
     for claim in _claims(environ):
-        # If a task of srun launched these ranks itself, its variables are not theirs.
+        # A task of srun may have launched these ranks itself. They inherit its variables, which are
+        # not theirs.
         if claim.local_rank is not None and (joined is None or claim.agrees(*joined)):
             return claim.local_rank, claim.local_world_size
     return None, None

@@ -26,10 +26,10 @@ _tensor_list: Any = TensorListCPU
 
 
 def of_slab(layout: Layout, memory: Bytes, slot: int, is_pinned: bool = False) -> TensorLists:
-    """Return the batch in a slot, nearly all of it views of this array over the slab.
+    """Return the batch in a slot; its arrays are views of `memory`, except small varying ones.
 
-    `is_pinned` says that its arrays are page-locked. The current GPU of this thread must then be
-    that of the pipeline.
+    If its arrays are page-locked (`is_pinned`), the current GPU of this thread must be that of the
+    pipeline.
     """
     tensor = partial(pinned, TensorCPU) if is_pinned else TensorCPU
     whole = partial(pinned, _tensor_list) if is_pinned else _tensor_list
@@ -52,7 +52,7 @@ def of_slab(layout: Layout, memory: Bytes, slot: int, is_pinned: bool = False) -
 def _gathered(spec: SampleSpec, rows: NDArray[np.int64], memory: Bytes) -> NDArray[Any] | None:
     """Return small arrays of one shape as one array over the batch, copied; None for others.
 
-    A view and a tensor for each of them takes far longer than the copy.
+    Making a view and a tensor for each array would take far longer than the copy.
     """
     shape, dtype = rows[0, 1:].tolist(), np.dtype(spec.dtype)
     nbytes = dtype.itemsize * math.prod(shape)
@@ -65,7 +65,7 @@ def _gathered(spec: SampleSpec, rows: NDArray[np.int64], memory: Bytes) -> NDArr
 
 
 def pinned(kind: Callable[..., Any], array: NDArray[Any], layout: str | None = None) -> Any:
-    """Return a TensorCPU or TensorListCPU of page-locked memory; DALI asks CUDA for its GPU."""
+    """Return a TensorCPU or TensorListCPU of page-locked memory, for the current GPU."""
     return kind(array, layout, True)
 
 
@@ -75,7 +75,7 @@ def _listed(spec: SampleSpec, tensors: Iterable[TensorCPU]) -> TensorListCPU:
 
 
 class ReadHere:
-    """Reads each batch in this process, when it is asked for."""
+    """Callback that reads each batch in this process."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._batches = source, count()

@@ -1,4 +1,4 @@
-"""The fork server of multiprocessing, which imports once what all reader processes need."""
+"""The fork server of multiprocessing: it imports the modules that all readers need, once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from readers.contract import Reader
 from readers.fork_safe_lock import ForkSafeLock
 
 MAIN = "DALI_PIPELINES_MAIN"
-"""Environment variable that tells the fork server what to import as the main module."""
+"""Environment variable with the main module that the fork server imports."""
 _READERS_NEED = (
     "multiprocessing.popen_forkserver",
     "readers.worker.read_loop",
@@ -25,18 +25,18 @@ _READERS_NEED = (
 """Modules that each reader process imports as it starts."""
 _MAIN_KEYS = ("sys_argv", "init_main_from_name", "init_main_from_path")
 _LONGEST = 100_000
-"""Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
+"""Most characters of our environment variable; Linux has a limit of 128 KiB."""
 
 
 _starting = ForkSafeLock()
-"""Variables of the environment are replaced for all threads: they start it one after the other."""
+"""Only one thread at a time starts it, as all threads share the environment variables."""
 
 
 def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
-    """Start the fork server, which imports what all readers need; no effect if it runs already.
+    """Start the fork server, which imports the modules of all readers; no effect if it runs.
 
-    It imports while the graph is made, so that the readers it forks afterwards start at once:
-    the modules of the Reader, those that are `needed` for its first row, and the script.
+    It imports the modules of the Reader, those that are `needed` for its first row, and the script,
+    while the graph is made. Readers that are forked from it afterwards start at once.
     """
     wrapped = getattr(reader, "reader", reader)  # of a ChannelsReader
     modules = [type(reader).__module__, type(wrapped).__module__, *needed]
@@ -45,7 +45,7 @@ def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
         [*_READERS_NEED, *modules, "dali_pipelines.runtime.processes.main_module"]
     )
     try:
-        resource_tracker.ensure_running()  # it would unblock Ctrl-C
+        resource_tracker.ensure_running()  # its start would unblock Ctrl-C
         with _starting, _inherited(), ctrl_c_blocked():
             forkserver.ensure_running()
     except OSError as error:
@@ -61,8 +61,8 @@ def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
 def _inherited() -> Iterator[None]:
     """Let a Python process that starts meanwhile import from the same folders as this one.
 
-    The fork server would import from the current folder first, which may hold other `readers`, and
-    not from the folder of the script. It learns what is the main module, too.
+    Otherwise the fork server would import from the current folder first, which may have another
+    module `readers`, and not from the folder of the script. It also gets the main module.
     """
     found = spawn.get_preparation_data("fork server")
     main = json.dumps({name: found[name] for name in _MAIN_KEYS if name in found})

@@ -22,7 +22,7 @@ _REMEDY = (
 def check_main() -> None:
     """Check that reader processes started by spawn or forkserver can import the main script.
 
-    They import it again. Without a guard, the import would start reader processes again.
+    Without a guard, importing it would start further reader processes.
 
     Raises
     ------

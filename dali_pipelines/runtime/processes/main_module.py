@@ -1,7 +1,7 @@
-"""Imported by the fork server: the main module of its consumer, once for all reader processes.
+"""The fork server imports this, to import the main module once for all reader processes.
 
-Python's own way, ``"__main__"`` in the list of what is preloaded, has no effect in many versions
-(python/cpython#126631): each reader would import the script again, and PyTorch with it.
+Python can preload ``"__main__"``, but many versions ignore it (python/cpython#126631). Each reader
+would then import the script again, and PyTorch with it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from dali_pipelines.runtime.processes.fork_server import MAIN
 
 def _import_main() -> None:
     before, current = _threads(), _current_process()
-    current._inheriting = True  # as in a reader: what starts processes without a guard fails
+    current._inheriting = True  # as in a reader: a script without a guard cannot start processes
     try:
-        # A reader tries again what fails here, and tells.
+        # An import that fails here is repeated by the reader, which reports the error.
         with suppress(Exception, SystemExit):
             spawn.prepare(json.loads(os.environ.pop(MAIN, "{}")))
     finally:
         del current._inheriting
-        # Or each reader would write what is left in them. One that is closed is None.
+        # Otherwise each forked reader would write the rest again. A closed stream is None.
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     if _threads() - before:
         _fork_once()
     if _threads() - before:
-        # Forks could wait for ever for what a thread has locked: without the main module.
+        # A fork could wait forever for a lock that a thread holds. Start again, without the main
+        # module.
         os.execv(sys.executable, sys.orig_argv)
 
 
 def _threads() -> set[str]:
-    """Return the numbers of all threads but those of jemalloc, which is made for forks."""
+    """Return the numbers of all threads except those of jemalloc, which handles forks."""
     tasks = Path("/proc/self/task")
     return {task.name for task in tasks.iterdir() if not _is_jemalloc(task)}
 
@@ -51,7 +52,7 @@ def _is_jemalloc(task: Path) -> bool:
 
 
 def _fork_once() -> None:
-    """Let OpenBLAS, which ends its threads before a fork, do so: scipy brings one, cv2 another."""
+    """Let OpenBLAS end its threads, as it does before a fork; scipy and cv2 each have their own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks beside threads
         child = os.fork()

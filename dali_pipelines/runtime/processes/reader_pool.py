@@ -1,11 +1,11 @@
 """The pool of reader processes of a pipeline: asks for batches, and hands them to the graph.
 
-Its readers write into a slab, see `readers.worker.slab`, and the graph reads there. A slot of the
-slab is used again when DALI has dropped all arrays of its batch, which it does as soon as the graph
-has run: outputs of a pipeline never share memory with what was fed. All arrays of a batch are views
-of one array over the slab, made for that batch alone, and a weak reference to it tells. For a GPU
-the slots and blocks in use are page-locked. A copy from them may then still be going on, so the
-outputs of the batch must have come, too.
+The readers write into a slab, see `readers.worker.slab`, and the graph reads from it. DALI drops
+the arrays of a batch as soon as the graph has run, because the outputs of a pipeline share no
+memory with its inputs. Then the slot of the batch is used again. All arrays of a batch are views of
+one array over the slab, and a weak reference to this array reports when DALI has dropped them. For
+a GPU, the slots and blocks in use are page-locked, and the GPU may still copy from them. So the
+slot is used again only after the outputs of the batch have arrived, too.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class ReaderPool:
     start_method : {"forkserver", "spawn", "fork"}
         How they are started.
     ahead : int
-        Batches that the readers keep ready, beside the one that is used.
+        Batches that the readers keep ready, besides the one in use.
     cuda : Cuda, optional
-        Page-locks the slab for a GPU. A batch is then in use until `note_outputs`.
+        Page-locks the slab for a GPU. A batch is then in use until `note_outputs` is called.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ReaderPool:
         Raises
         ------
         OSError
-            Where a limit of this process leaves no address space, or too few open files.
+            If a limit of this process leaves too little address space, or too few open files.
         ReaderProcessError
             If a reader process dies.
         RuntimeError
@@ -134,18 +134,18 @@ class ReaderPool:
             self._receive()
 
     def close(self) -> None:
-        """End the reader processes; the memory goes with the last array that is a view of it.
+        """End the reader processes; the memory is freed with the last array that is a view of it.
 
-        DALI keeps this pool, in a cycle, until all garbage is collected.
+        DALI keeps this pool in a reference cycle, until garbage is collected.
         """
         if self.readers is not None:
             self.readers.close()
             self.readers.processes.clear()
             self.readers.exits.clear()
             if self._map is not None and self._shared is not None:
-                # Processes that were forked meanwhile, as other readers are, have it mapped, too.
+                # Processes forked meanwhile, such as other readers, have mapped it, too.
                 weakref.finalize(self._map, _give_back, self._shared, self._consumer).atexit = False
-        elif self._channel is not None:  # interrupted as it started them
+        elif self._channel is not None:  # interrupted during the start
             self._channel.close()
         self._map = self._shared = None
 
@@ -171,11 +171,11 @@ class ReaderPool:
 
     def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:
         context: Any = multiprocessing.get_context(self._method)
-        # A forked process has the Source, which may be one that cannot be pickled.
+        # A forked process already has the Source, so pickling is not needed.
         sent = self._source if self._method == "fork" else setup.dumps(self._source)
         processes: list[BaseProcess] = []
         if self._method == "spawn":
-            ensure_running()  # as it starts, it would let Ctrl-C in
+            ensure_running()  # its start would unblock Ctrl-C
         try:
             with ctrl_c_blocked():
                 for number in range(self._num_readers):
@@ -198,8 +198,8 @@ class ReaderPool:
     def _ask(self, wait: bool = False) -> None:
         """Ask the readers for a batch in each free slot.
 
-        This may be called in any thread, also inside itself, where an array is dropped: who comes
-        second, and does not `wait`, leaves it to the first.
+        Any thread may call this, and an array that is dropped inside it calls it again. A second
+        call that does not `wait` returns at once, as the first one asks for all free slots.
         """
         while self._free and self._asking.acquire(blocking=wait):
             try:
@@ -215,20 +215,20 @@ class ReaderPool:
                 self._asking.release()
 
     def _drop(self, batch: int) -> None:
-        """Note that DALI has dropped a batch; this may be called in any thread, too."""
+        """Note that DALI has dropped a batch; any thread may call this."""
         del self._held[batch]
         self._dropped.add(batch)
         self._use_again()
 
     def note_outputs(self) -> None:
-        """Note that the outputs of one more batch have come, and the graph is done with it."""
+        """Note that the outputs of one more batch have arrived: the graph is done with it."""
         self._finished += 1
         self._use_again()
 
     def _use_again(self) -> None:
         for batch in self._dropped.copy():
             if batch < self._finished or self._cuda is None:
-                # Another thread may have the slot by now.
+                # Another thread may have freed the slot meanwhile.
                 with suppress(KeyError):
                     self._dropped.remove(batch)
                     self._free_slot(self._slots.pop(batch))
@@ -250,7 +250,7 @@ class ReaderPool:
         batch = self._taken
         while batch >= self._asked:
             if not self._free:
-                # DALI has all slots, and drops none before it gets one more batch.
+                # DALI holds all slots, and drops none before it gets another batch.
                 if self._num_slots == self._layout.most_slots:
                     raise RuntimeError(f"the graph holds {self._num_slots} batches")
                 self._free.append(self._num_slots)
@@ -262,14 +262,14 @@ class ReaderPool:
         self._taken += 1
         if (shared := self._map) is None:
             raise RuntimeError(_CLOSED)
-        # NumPy's views of this array refer to it, and not to what it is a view of.
+        # NumPy's views of this array keep a reference to it, not to the map below it.
         memory = np.frombuffer(shared, np.uint8)
         self._held[batch] = weakref.ref(memory, partial(_dropped, weakref.ref(self), batch))
         return self._of_slab(memory, self._slots[batch])
 
     def _of_slab(self, memory: Bytes, slot: int) -> TensorLists:
         if (pinned := self._pinned) is not None:
-            # Not as the blocks come: with start_method "fork" CUDA starts after the readers.
+            # Not earlier: with start_method "fork", CUDA starts after the readers.
             parts, self._new_blocks = [self._layout.slot(slot), *self._new_blocks], []
             if pinned.add(parts):
                 with pinned.current():
@@ -313,7 +313,7 @@ def _dropped(pool: weakref.ref[ReaderPool], batch: int, _: object) -> None:
 
 
 def _give_back(shared: SharedMemory, process: int) -> None:
-    if os.getpid() == process:  # not a forked copy of it, which drops only its own view
+    if os.getpid() == process:  # a forked copy drops only its own view
         shared.give_back()
 
 
@@ -325,20 +325,21 @@ class _Channel:
         self._unsent = bytearray()
         self.is_closed = False
         self.fileno = end.fileno()
-        # Not by close(): another thread may wait at the descriptor, which must not be reused yet.
+        # Not in close(): another thread may be waiting at this descriptor, so the number must not
+        # be reused yet.
         weakref.finalize(self, end.close).atexit = False
 
     def send(self, messages: list[tuple[int, int, int, int]]) -> None:
-        """Send messages, which readers receive one by one; no effect on a closed one.
+        """Send messages, which readers receive one by one; no effect on a closed channel.
 
-        What does not fit into the socket is left for `flush`: readers that wait until their answers
-        are received take no tasks, so whoever receives must not wait for them.
+        This does not wait. Messages that do not fit into the socket are left for `flush`: readers
+        take no tasks while they wait until their answers are received, in this same thread.
         """
         self._unsent += b"".join(MESSAGE.pack(*message) for message in messages)
         self.flush()
 
     def flush(self) -> None:
-        """Send what is left, as far as it fits."""
+        """Send the messages that are left, as far as they fit."""
         flags = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
         try:
             while self._unsent:
@@ -354,7 +355,7 @@ class _Channel:
         return bool(self._unsent)
 
     def receive(self) -> bytes:
-        """Return messages that have come; none if it was closed, or no reader is left."""
+        """Return messages that have arrived; none if this is closed, or if no reader is left."""
         try:
             return self._end.recv(_RECEIVED)
         except ConnectionResetError:
@@ -363,6 +364,6 @@ class _Channel:
     def close(self) -> None:
         """Tell the readers to end."""
         if not self.is_closed and os.getpid() == self._consumer:
-            # This reaches the readers even if a forked process has a copy of this end.
+            # Readers notice this even if a forked process has a copy of this end.
             self._end.shutdown(socket.SHUT_RDWR)
         self.is_closed = True

@@ -39,7 +39,7 @@ _CAUSES = {
 _Codes = dict[int | None, int | None]
 """Exit codes by process, None for one that is unknown."""
 _UNKNOWN = 255
-"""Exit code that multiprocessing makes up where a fork server told none."""
+"""Exit code that multiprocessing returns if the fork server did not report one."""
 
 
 class _Exit:
@@ -47,10 +47,11 @@ class _Exit:
 
     def __init__(self, process: BaseProcess) -> None:
         self._fd = process.sentinel
-        # A sentinel is a pipe. Children of a reader inherit its other end, unless a fork server
-        # started the reader.
+        # The sentinel is a pipe. Unless a fork server started the reader, its children inherit the
+        # other end, and the pipe stays open until they end, too.
         if getattr(process, "_start_method", None) != "forkserver" and process.pid is not None:
-            # It has ended, and SIGCHLD is ignored; too many open files; no such call here.
+            # The process has ended and SIGCHLD is ignored; or too many files are open; or this
+            # system lacks the call.
             with suppress(OSError, AttributeError):
                 self._fd = os.pidfd_open(process.pid)
                 weakref.finalize(self, os.close, self._fd).atexit = False
@@ -71,7 +72,7 @@ class ReaderProcessError(RuntimeError):
 class ReaderProcesses:
     """The reader processes of one pipeline.
 
-    They end at `close`, when this object is garbage-collected, and at exit before multiprocessing
+    They end at `close`, when this object is garbage-collected, or at exit, before multiprocessing
     waits for its processes. A forked copy of this object does not end them.
 
     Parameters
@@ -90,10 +91,10 @@ class ReaderProcesses:
         self.close = Finalize(self, _end, arguments, exitpriority=0)
 
     def death(self) -> str | None:
-        """Return which reader has died and why; None if none has, or if they were ended."""
+        """Return which reader has died and why; None if none has, or after `close`."""
         if not self._codes and self.close.still_active():
             _note_ended(self.processes, self.exits, self._codes, time.monotonic() + _GRACE_S)
-        # Exit code 0 comes last: the others may have ended because of that one.
+        # Exit code 0 comes last: these readers may have ended because another one died.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
             return f"reader process {pid} has died: {self._cause(code)}"
         return None
@@ -132,7 +133,7 @@ def _end(
             logger.warning(
                 "reader process %d was killed and has not ended: a read of it may hang", process.pid
             )
-            # Or multiprocessing would wait for it at exit.
+            # Otherwise multiprocessing would wait for it at exit.
             vars(multiprocessing.process)["_children"].discard(process)
 
 
@@ -153,7 +154,7 @@ def _note_ended(
     ended = wait([*living], max(0, deadline - time.monotonic()))
     for end, process in living.items():
         if end in ended:
-            # Not by join(), which would wait for a process that closed its end of the pipe.
+            # Not by join(): it would wait for a process that only closed its end of the pipe.
             grace = time.monotonic() + _GRACE_S
             while process.exitcode is None and time.monotonic() < grace:
                 time.sleep(0.002)
