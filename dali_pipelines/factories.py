@@ -30,6 +30,7 @@ from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.graph.video import decode_clips
 from dali_pipelines.keywords import check_names, documents, names_of
+from dali_pipelines.runtime.nvdec import graph_decoder
 from dali_pipelines.settings import AiaSettings, AudioSettings, PipelineSettings
 from dali_pipelines.stretch import Stretches
 from dali_pipelines.values import check_choice, check_type, pair_of, warn_of_fractions
@@ -551,6 +552,7 @@ def video_pipeline(
     frames: int | None = None,
     stride: int | None = None,
     short: Short = "reject",
+    decode: Literal["readers", "graph"] | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of clips of videos.
@@ -568,6 +570,11 @@ def video_pipeline(
         `Index.each_clip`.
     short : {"reject", "pad"}
         Treatment of videos that are shorter than a clip: their last frame is repeated with ``pad``.
+    decode : {"readers", "graph"}, optional
+        Where clips are decoded: in the readers by PyAV, or in the graph by DALI, those that DALI
+        takes: on a GPU H.264, HEVC, VP8 and VP9 by NVDEC, on the CPU VP8, VP9 and MJPEG. DALI's
+        colours differ from those of PyAV. By default in the graph on a GPU with NVDEC, otherwise in
+        the readers.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required. All frames of a clip get
         the same window, flips and other random choices.
@@ -585,18 +592,18 @@ def video_pipeline(
     Raises
     ------
     ValueError
-        If settings contradict each other.
+        If settings contradict each other, or if the graph must decode and NVDEC is missing.
     """
     check_index(index)
     settings = PipelineConfig(**config)
     clip = clip_of(index, frames, stride)
     check_choice("short", short, ("reject", "pad"))
-    reader = VideoReader(clip.frames, clip.stride, short)
+    check_choice("decode", decode, ("readers", "graph", None))
+    decoder = graph_decoder(decode, settings.device_id)
+    reader = VideoReader(clip.frames, clip.stride, short, decoder)
     if settings.transform is None:  # else it may scale the images first
         warn_of_fractions(settings.mean, settings.std)
-    return reader_pipeline(
-        index, reader, functools.partial(decode_clips, frames=reader.frames), settings
-    )
+    return reader_pipeline(index, reader, functools.partial(decode_clips, reader=reader), settings)
 
 
 def has_clips(index: Index) -> bool:

@@ -164,6 +164,11 @@ class PipelineFlags(StorageFlags, HduFlags):
         type=at_least(1),
         metavar="N",
     )
+    decode: str | None = option(
+        None,
+        "video: decode in the readers, or in the graph (default: in the graph on a GPU)",
+        choices=("readers", "graph"),
+    )
 
     if TYPE_CHECKING:
         settings: dict[str, Any]
@@ -247,7 +252,7 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     def of_video(self) -> dict[str, Any]:
         """Return the keywords of `video_pipeline` that were given, without ``short``."""
-        given = {"frames": self.frames, "stride": self.stride}
+        given = {"frames": self.frames, "stride": self.stride, "decode": self.decode}
         return {name: value for name, value in given.items() if value is not None}
 
     def image_flags(self, *more: str) -> str:

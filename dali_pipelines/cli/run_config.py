@@ -50,7 +50,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         "random_aspect_ratio resize_shorter resize interpolation stretch augment transform mean "
         "std dtype ragged outputs",
         "recordings": "duration short rate channels speeds features",
-        "videos": "frames stride",
+        "videos": "frames stride decode",
         "targets": "columns mask boxes labels",
         "frames of AIA and HMI": "preset size order center pointing_table correction_table "
         "exposure psf",

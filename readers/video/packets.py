@@ -37,6 +37,25 @@ class Orientation(NamedTuple):
             frame = frame.transpose(1, 0, 2)
         return frame[:: -1 if self.flip_y else 1, :: -1 if self.flip_x else 1]
 
+    def stored(
+        self, area: tuple[int, int, int, int], size: tuple[int, int]
+    ) -> tuple[int, int, int, int]:
+        """Return an area of the displayed image in the decoded one.
+
+        Parameters
+        ----------
+        area : (int, int, int, int)
+            First row and column, height and width, in pixels.
+        size : (int, int)
+            Height and width of the displayed image, in pixels.
+        """
+        y, x, height, width = area
+        if self.flip_y:
+            y = size[0] - y - height
+        if self.flip_x:
+            x = size[1] - x - width
+        return (x, y, width, height) if self.transposed else (y, x, height, width)
+
 
 class Clip(NamedTuple):
     """Frames of a clip."""
@@ -80,6 +99,8 @@ class Stream(NamedTuple):
     """Bits of a pixel that the container states; 0 for none."""
     colours: tuple[int, ...] = ()
     """What the container states, by FFmpeg's numbers: matrix, range, primaries, transfer."""
+    frame_colours: tuple[int, ...] = ()
+    """What the first frame states, by FFmpeg's numbers: matrix and range; () in older notes."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -198,7 +219,8 @@ def unpacked(note: bytes) -> Packets:
         fields["orientation"] = Orientation(*fields["orientation"])
         fields["time_base"] = tuple(fields["time_base"])
         fields["clip"] = fields["clip"] and Clip(*fields["clip"])
-        fields["colours"] = tuple(fields.get("colours", ()))
+        for name in ("colours", "frame_colours"):
+            fields[name] = tuple(fields.get(name, ()))
         content = zlib.decompress(note[_HEAD.size + nbytes :])
         planes = np.frombuffer(content, np.uint8).reshape(8, -1)
         columns = planes.T.copy().view("<i8").reshape(5, -1).astype(np.int64)

@@ -16,12 +16,27 @@ from readers.errors import ReadError, reason_of
 from readers.places.contract import Place
 from readers.values import check_integer
 from readers.video.decoding import decoded
-from readers.video.packets import FRAME, NOTE, Packets, unpacked
+from readers.video.in_graph import BT709, EncodedClip, GraphDecoder, encoded_clip, takes
+from readers.video.packets import FRAME, NOTE, Orientation, Packets, Stream, unpacked
 from readers.video.scan import scan_video
 from readers.window import Window, offset
 
 COLOURS = 3
 """Channels of a frame: red, green and blue."""
+ENCODED = (
+    SampleSpec(name="encoded", dtype="uint8", ndim=1),
+    SampleSpec(name="in_graph", dtype="bool", shape=()),
+    SampleSpec(name="picked", dtype="int32", ndim=1),
+    SampleSpec(name="order", dtype="int32", ndim=1),
+    SampleSpec(name="cut", dtype="int32", shape=(4,), unit="pixel"),
+    SampleSpec(name="turn", dtype="bool", shape=(3,)),
+    SampleSpec(name="is_bt709", dtype="bool", shape=()),
+)
+"""``encoded``: the clip as a small file. ``in_graph``: whether the graph decodes it; otherwise
+``image`` has its pixels. ``picked``: numbers of the frames in that file. ``order``: which of these
+each frame of the clip is. ``cut``: y, x, height and width of the window in the decoded frame.
+``turn``: the Orientation that follows. ``is_bt709``: whether its colours are those of BT.709, which
+DALI takes for BT.601."""
 
 
 class _Frames(NamedTuple):
@@ -54,6 +69,9 @@ class VideoReader:
         Frames of the video from one frame of the clip to the next.
     short : {"reject", "pad"}
         Treatment of videos that are shorter than a clip: their last frame is repeated with ``pad``.
+    graph : {"cpu", "gpu"}, optional
+        Decoder of DALI to which clips are left that it decodes exactly: they are sent as small
+        files, in more arrays. By default all clips are decoded here.
 
     Raises
     ------
@@ -64,6 +82,7 @@ class VideoReader:
     frames: int
     stride: int = 1
     short: Short = "reject"
+    graph: GraphDecoder | None = None
 
     regions: ClassVar[bool] = True
     """It reads the pixels of `Window.within`."""
@@ -77,6 +96,8 @@ class VideoReader:
         check_integer("stride", self.stride, 1)
         if self.short not in ("reject", "pad"):
             raise ValueError(f"short must be 'reject' or 'pad', got {self.short!r}")
+        if self.graph not in ("cpu", "gpu", None):
+            raise ValueError(f"graph must be 'cpu', 'gpu' or None, got {self.graph!r}")
 
     @property
     def channels(self) -> int:
@@ -89,17 +110,18 @@ class VideoReader:
 
         ``image``: red, green and blue of the first frame, then of the second, and so on.
         ``frame``: number of the first frame. ``time``: seconds of each frame from the first one of
-        the video. ``length``: frames of the clip that the video has.
+        the video. ``length``: frames of the clip that the video has. With `graph` also `ENCODED`.
         """
         return (
             SampleSpec(name="image", dtype="uint8", ndim=3, layout="HWC"),
             SampleSpec(name="frame", dtype="int64", shape=()),
             SampleSpec(name="time", dtype="float64", shape=(self.frames,), unit="s"),
             SampleSpec(name="length", dtype="int32", shape=()),
+            *(() if self.graph is None else ENCODED),
         )
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read and decode the frames of the clip."""
+        """Read the packets of the clip; decode them, or leave that to the graph."""
         try:
             with row.place as place:
                 packets = packets_of(row, place)
@@ -110,43 +132,68 @@ class VideoReader:
                     window = window.within(*size)
                     y, x = window.place(*size)
                     height, width = window.height, window.width
-                shape = height, width, self.frames, COLOURS
-                image = buffer(math.prod(shape)).reshape(shape)
-                turn = packets.stream.orientation.apply
+                area = y, x, height, width
                 numbers = list(dict.fromkeys(clip.numbers))
-                for number, frame in decoded(place, packets, numbers):
-                    part = turn(frame)[y : y + height, x : x + width]
-                    first = clip.numbers.index(number)
-                    for at in range(first, first + clip.numbers.count(number)):
-                        for colour in range(COLOURS):  # in this order NumPy copies fastest
-                            image[:, :, at, colour] = part[:, :, colour]
+                encoded = None
+                if self.graph is not None and takes(packets.stream, self.graph):
+                    encoded = encoded_clip(place, packets, numbers, self.graph)
+                if encoded is None:
+                    image = self._decoded(place, packets, clip, area)
+                else:
+                    image = np.empty((0, 0, self.channels), np.uint8)
             start, stop = packets.needed(numbers)
             nbytes = int(packets.nbytes[start:stop].sum())
             nbytes += 0 if row.notes.get(NOTE) else packets.stream.file_bytes
         except Exception as error:
             raise _read_error(row, error) from error
         arrays: dict[str, NDArray[Any]] = {
-            "image": image.reshape(height, width, -1),
+            "image": image,
             "frame": np.array(clip.first, np.int64),
             "time": packets.times(clip.numbers),
             "length": np.array(clip.length, np.int32),
         }
+        if self.graph is not None:
+            order = [numbers.index(number) for number in clip.numbers]
+            arrays |= _for_graph(encoded, packets.stream, area, order)
         frames = ClipFrames(tuple(clip.numbers), packets.stream.frames)
         return Sample(arrays, nbytes, size, frames)
+
+    def _decoded(
+        self, place: Place, packets: Packets, clip: _Frames, area: tuple[int, int, int, int]
+    ) -> NDArray[np.uint8]:
+        """Decode the frames of a clip; return an area, shape (height, width, channels)."""
+        y, x, height, width = area
+        shape = height, width, self.frames, COLOURS
+        image = buffer(math.prod(shape)).reshape(shape)
+        turn = packets.stream.orientation.apply
+        for number, frame in decoded(place, packets, list(dict.fromkeys(clip.numbers))):
+            part = turn(frame)[y : y + height, x : x + width]
+            first = clip.numbers.index(number)
+            for at in range(first, first + clip.numbers.count(number)):
+                for colour in range(COLOURS):  # in this order NumPy copies fastest
+                    image[:, :, at, colour] = part[:, :, colour]
+        return image.reshape(height, width, -1)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Return the size that the Index has noted, or demux the file."""
         try:
             with row.place as place:
                 packets = packets_of(row, place)
-            self._clip(row, packets)
+            clip = self._clip(row, packets)
             size = packets.stream.size
             needed = window and window.within(*size)
+            start, stop = packets.needed(list(dict.fromkeys(clip.numbers)))
         except Exception as error:
             raise _read_error(row, error) from error
         height, width = (needed.height, needed.width) if needed else size
-        nbytes = height * width * self.channels
-        return Peek(height=size[0], width=size[1], nbytes=nbytes, modules=("av",))
+        nbytes, whole = height * width * self.channels, 0
+        if self.graph is not None and takes(packets.stream, self.graph):
+            nbytes = int(packets.nbytes[start:stop].sum())
+            whole = math.prod(size) * self.channels
+        modules = ("av",)
+        return Peek(
+            height=size[0], width=size[1], nbytes=nbytes, between_nbytes=whole, modules=modules
+        )
 
     def verify(self, row: Row) -> None:
         """Decode the whole video, or all frames whose packets the row notes."""
@@ -168,6 +215,8 @@ class VideoReader:
             "time": np.zeros(self.frames),
             "length": np.array(0, np.int32),
         }
+        if self.graph is not None:
+            arrays |= _for_graph(None)
         return Sample(arrays)
 
     def _clip(self, row: Row, packets: Packets) -> _Frames:
@@ -203,6 +252,31 @@ class VideoReader:
         last = start + (length - 1) * self.stride
         numbers = [min(last, start + at * self.stride) for at in range(self.frames)]
         return _Frames(start, numbers, length)
+
+
+def _for_graph(
+    clip: EncodedClip | None,
+    stream: Stream | None = None,
+    area: tuple[int, int, int, int] = (0, 0, 0, 0),
+    order: Sequence[int] = (),
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of `ENCODED`; they are empty if the graph does not decode the clip."""
+    content, picked = np.zeros(1, np.uint8), np.zeros(1, np.int32)
+    cut, turn, is_bt709 = area, Orientation(), False
+    if clip is not None and stream is not None:
+        content, picked = clip
+        turn = stream.orientation
+        cut = turn.stored(area, stream.size)
+        is_bt709 = stream.frame_colours[0] == BT709
+    return {
+        "encoded": content,
+        "in_graph": np.array(clip is not None),
+        "picked": picked,
+        "order": np.array(order, np.int32),
+        "cut": np.array(cut, np.int32),
+        "turn": np.array(turn),
+        "is_bt709": np.array(is_bt709),
+    }
 
 
 def packets_of(row: Row, place: Place) -> Packets:

@@ -226,6 +226,7 @@ def _scanned(av: Any, file: _Recent, place: Place, container: Any) -> Packets:
         file_bytes=place.nbytes,
         bits=bits,
         colours=colours,
+        frame_colours=(int(frame.colorspace), int(frame.color_range)),
     )
     _check_decoder(av, described, first)
     positions, lengths = np.array(starts, np.int64), np.array(nbytes, np.int64)

@@ -183,7 +183,7 @@ def test_help_lists_every_setting_with_its_default() -> None:
     assert {*LoaderSettings.__annotations__} - {*parameters} == {
         *("hdu", "planes", "num_planes", "hdus", "channels", "check_entropy", "file_dtype"),
         *("calibration", "preset", "variables"),
-        *("duration", "short", "rate", "speeds", "features", "frames", "stride"),
+        *("duration", "short", "rate", "speeds", "features", "frames", "stride", "decode"),
         *(CalibrationSettings.__annotations__.keys() - PipelineSettings.__annotations__.keys()),
     }
     fields = {field.name: field for field in dataclasses.fields(PipelineConfig)}

@@ -26,6 +26,7 @@ FILES = {
     "pixels": (
         "on_gpu/test_fits_pixels.py",
         "on_gpu/test_jpeg_pixels.py",
+        "on_gpu/test_video_pixels.py",
         "on_gpu/test_aia_pixels.py",
         "dali_pipelines/test_factories.py",
         "dali_pipelines/serving/test_preprocessor.py",

@@ -36,7 +36,7 @@ class ShowConfig(FileFlags, PipelineFlags):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sheet": "output count draws columns size captions display same_range each_augment "
         "before_after",
-        "images": "pipeline hdu frames stride variables",
+        "images": "pipeline hdu frames stride decode variables",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "geometry and augmentation": "mode seed crop window grid outside missing flip "

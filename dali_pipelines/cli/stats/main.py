@@ -74,7 +74,7 @@ class StatsConfig(FileFlags, ImagesFlags):
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "recordings": "duration short rate channels speeds features",
-        "videos": "frames stride",
+        "videos": "frames stride decode",
         "frames of AIA and HMI": "preset size order center pointing_table correction_table "
         "exposure psf",
     }

@@ -44,6 +44,7 @@ def test_clips_of_an_index_need_no_frames(folder: Path, tmp_path: Path) -> None:
     ("flags", "words"),
     [
         (["--frames", "4"], "--pipeline=video, got fits"),
+        (["--decode", "graph"], "--pipeline=video, got fits"),
         (["--pipeline", "audio", "--stride", "4"], "--pipeline=video, got audio"),
         (["--pipeline", "video", "--duration", "4"], "--pipeline=audio, got video"),
         (["--pipeline", "video"], "frames"),
