@@ -552,7 +552,7 @@ def video_pipeline(
     frames: int | None = None,
     stride: int | None = None,
     short: Short = "reject",
-    decode: Literal["readers", "graph"] | None = None,
+    decode: Literal["readers", "graph"] = "readers",
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of clips of videos.
@@ -570,11 +570,11 @@ def video_pipeline(
         `Index.each_clip`.
     short : {"reject", "pad"}
         Treatment of videos that are shorter than a clip: their last frame is repeated with ``pad``.
-    decode : {"readers", "graph"}, optional
-        Where clips are decoded: in the readers by PyAV, or in the graph by DALI, those that DALI
-        takes: on a GPU H.264, HEVC, VP8 and VP9 by NVDEC, on the CPU VP8, VP9 and MJPEG. DALI's
-        colours differ from those of PyAV. By default in the graph on a GPU with NVDEC, otherwise in
-        the readers.
+    decode : {"readers", "graph"}
+        Where clips are decoded: in the readers by PyAV, or in the graph by DALI. In the graph,
+        NVDEC decodes H.264, HEVC, VP8 and VP9 on a GPU; on the CPU DALI decodes VP8, VP9 and MJPEG.
+        PyAV still decodes clips that DALI cannot decode exactly. DALI's colours differ from PyAV's.
+        No GPU has run this yet.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required. All frames of a clip get
         the same window, flips and other random choices.
@@ -592,13 +592,13 @@ def video_pipeline(
     Raises
     ------
     ValueError
-        If settings contradict each other, or if the graph must decode and NVDEC is missing.
+        If settings contradict each other, or if ``decode="graph"`` lacks NVDEC on a GPU.
     """
     check_index(index)
     settings = PipelineConfig(**config)
     clip = clip_of(index, frames, stride)
     check_choice("short", short, ("reject", "pad"))
-    check_choice("decode", decode, ("readers", "graph", None))
+    check_choice("decode", decode, ("readers", "graph"))
     decoder = graph_decoder(decode, settings.device_id)
     reader = VideoReader(clip.frames, clip.stride, short, decoder)
     if settings.transform is None:  # else it may scale the images first

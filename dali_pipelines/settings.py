@@ -211,4 +211,4 @@ class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
     speeds: tuple[float, ...]
     frames: int | None
     stride: int | None
-    decode: Literal["readers", "graph"] | None
+    decode: Literal["readers", "graph"]

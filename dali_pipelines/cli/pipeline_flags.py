@@ -166,7 +166,7 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     decode: str | None = option(
         None,
-        "video: decode in the readers, or in the graph (default: in the graph on a GPU)",
+        "video: decode in the readers by PyAV, or in the graph by DALI (default readers)",
         choices=("readers", "graph"),
     )
 
