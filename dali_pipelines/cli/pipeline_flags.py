@@ -34,8 +34,16 @@ _IMAGE = (
     "random_aspect_ratio resize_shorter resize interpolation stretch augment transform ragged "
     "outputs"
 )
-_OF_AUDIO = ("duration", "short", "rate", "channels", "speeds", "features")
-"""Flags of recordings; short is also for videos, channels for photographs."""
+_ONLY_FOR = {
+    **dict.fromkeys(("hdu", "planes", "hdus"), ("fits",)),
+    "variables": ("chunked",),
+    "preset": ("aia", "chunked"),
+    **dict.fromkeys(("duration", "rate", "speeds", "features"), ("audio",)),
+    "short": ("audio", "video"),
+    "channels": ("audio", "jpeg"),
+    **dict.fromkeys(("frames", "stride", "decode"), ("video",)),
+}
+"""Flags of some pipelines, and the values of ``--pipeline`` that take them."""
 _CHANGES: dict[str, dict[str, Any]] = {
     "crop": {"metavar": "PIXELS"},
     "grid": {"type": number_or("chunks"), "nargs": "+", "metavar": "PIXELS"},
@@ -176,24 +184,14 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     def __post_init__(self) -> None:
         StorageFlags.__post_init__(self)
-        of_aia = list(given_flags(self, "calibration_settings"))
-        if self.preset is not None and self.pipeline != "chunked":
-            of_aia.insert(0, "preset")
-        if of_aia and self.pipeline != "aia":
-            raise ValueError(f"--{of_aia[0]} is for --pipeline=aia, got {self.pipeline}")
-        if self.variables is not None and self.pipeline != "chunked":
-            raise ValueError(f"--variables is for --pipeline=chunked, got {self.pipeline}")
+        kinds = dict.fromkeys(given_flags(self, "calibration_settings"), ("aia",))
+        kinds |= {name: _ONLY_FOR[name] for name in self._own_flags()}
+        for name, known in kinds.items():
+            if self.pipeline not in known:
+                shown = " or ".join(known)
+                raise ValueError(f"--{name} is for --pipeline={shown}, got {self.pipeline}")
         if self.preset is not None and self.pipeline == "chunked" and "stretch" in self.settings:
             raise ValueError("--preset and --stretch both stretch arrays: leave out one")
-        if self.hdu is not None and self.pipeline != "fits":
-            raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
-        of_audio = [*self.of_audio()]
-        shared = {"video": "short", "jpeg": "channels"}.get(self.pipeline)
-        of_audio = [name for name in of_audio if name != shared]
-        if of_audio and self.pipeline != "audio":
-            raise ValueError(f"--{of_audio[0]} is for --pipeline=audio, got {self.pipeline}")
-        if (given := self.of_video()) and self.pipeline != "video":
-            raise ValueError(f"--{next(iter(given))} is for --pipeline=video, got {self.pipeline}")
         _ = self.pipeline_config  # to check the settings
 
     @cached_property
@@ -228,38 +226,37 @@ class PipelineFlags(StorageFlags, HduFlags):
             settings["targets"] = targets
         return settings
 
-    def of_arrays(self) -> dict[str, Any]:
-        """Return the keywords of `chunked_pipeline` alone that were given."""
-        given: dict[str, Any] = {}
-        if self.variables is not None:
-            given["variables"] = tuple(",".join(self.variables).split(","))
-        if self.preset is not None and self.pipeline == "chunked":
-            given["stretch"] = self.preset
-        return given
+    def _own_flags(self) -> dict[str, Any]:
+        """Return the given flags of `_ONLY_FOR`."""
+        given = {name: getattr(self, name, None) for name in _ONLY_FOR}
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
 
-    def of_audio(self) -> dict[str, Any]:
-        """Return the keywords of `audio_pipeline` that were given.
-
-        ``short`` is also for videos, ``channels`` also for `jpeg_pipeline`.
-        """
-        given = {name: getattr(self, name) for name in _OF_AUDIO}
-        given = {name: value for name, value in given.items() if value is not None}
-        if "speeds" in given:
-            given["speeds"] = tuple(given["speeds"])
+    def factory_settings(self) -> dict[str, Any]:
+        """Return all given keywords for the factory, also those that only this factory takes."""
+        given = self._own_flags()
+        preset = given.pop("preset", None)
+        if self.pipeline == "chunked" and preset is not None:
+            given["stretch"] = preset
+        if self.calibration is not None:
+            given["calibration"] = self.calibration
+        if "variables" in given:
+            given["variables"] = tuple(",".join(given["variables"]).split(","))
         if "features" in given:
             given["features"] = parsed_features(given["features"])
-        return given
-
-    def of_video(self) -> dict[str, Any]:
-        """Return the keywords of `video_pipeline` that were given, without ``short``."""
-        given = {"frames": self.frames, "stride": self.stride, "decode": self.decode}
-        return {name: value for name, value in given.items() if value is not None}
+        if "all" in given.get("planes", ()):
+            given["planes"] = "all"
+        if "hdus" in given:
+            given["hdus"] = dict(given["hdus"])
+        return self.pipeline_settings() | given
 
     def image_flags(self, *more: str) -> str:
-        """Return the flags that were given, those of images and of the fields in `more`."""
-        names = ("hdu", "mask", "boxes", "labels", *_OF_AUDIO)
-        given = {name: getattr(self, name) for name in names} | self.settings | self.of_arrays()
-        given |= {name: getattr(self, name) for name in more}
+        """Return the given flags of images, and of the fields in `more`, as text."""
+        given = {name: getattr(self, name) for name in ("mask", "boxes", "labels", *more)}
+        given = self._own_flags() | given | self.settings
         words = []
         for name, value in given.items():
             if value is not None and value is not False:
@@ -328,17 +325,6 @@ class ImagesFlags(PipelineFlags):
         names = [name for name, _ in self.hdus or ()]
         if len(set(names)) < len(names):
             raise ValueError(f"--hdus takes each name once, got {' '.join(names)}")
-        for name in ("planes", "hdus"):
-            if self.pipeline != "fits" and getattr(self, name) is not None:
-                raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
-
-    def images(self) -> dict[str, Any]:
-        """Return the keywords of `fits_pipeline` that choose images; empty for other pipelines."""
-        if self.pipeline != "fits":
-            return {}
-        planes = tuple(self.planes or ())
-        chosen = {"hdu": self.hdu, "planes": "all" if "all" in planes else planes or None}
-        return chosen | ({"hdus": dict(self.hdus)} if self.hdus else {})
 
 
 def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:

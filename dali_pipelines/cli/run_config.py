@@ -148,10 +148,6 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     """Make the Loader that the flags describe."""
     from dali_pipelines import Loader
 
-    settings = config.pipeline_settings()
-    if config.calibration is not None:
-        settings["calibration"] = config.calibration
-    settings |= config.of_audio() | config.of_video() | config.of_arrays()
     return Loader(
         factory_of(config.pipeline),
         index,
@@ -160,8 +156,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         max_bad=config.max_bad,
         restart_readers=config.restart_readers,
-        **settings,
-        **config.images(),
+        **config.factory_settings(),
     )
 
 

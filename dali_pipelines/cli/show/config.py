@@ -109,10 +109,10 @@ class ShowConfig(FileFlags, PipelineFlags):
         if self.display is not None:
             return self.display
         if self.pipeline == "audio":  # other features are logarithms
-            features = self.of_audio().get("features")
+            features = self.factory_settings().get("features")
             is_power = features == "spectrogram" or type(features) is Spectrogram
             return "asinh" if is_power else "linear"
-        is_stretched = "stretch" in {**self.settings, **self.of_arrays()}
+        is_stretched = "stretch" in self.settings | self.factory_settings()
         if is_stretched or (self.calibration is not None and self.calibration.stretch != Stretch()):
             return "linear"
         return None if self.pipeline in ("jpeg", "video") else "asinh"

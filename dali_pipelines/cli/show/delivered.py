@@ -33,31 +33,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import torch
 
-    from dali_pipelines import Calibration
     from dali_pipelines.cli.show.config import ShowConfig
     from readers import Index
     from readers.contract import Row
     from readers.fits.headers import HduName
 
 
-def delivered_pictures(
-    index: Index, config: ShowConfig, calibration: Calibration | None
-) -> Generator[Picture | Sketch, None, None]:
+def delivered_pictures(index: Index, config: ShowConfig) -> Generator[Picture | Sketch, None, None]:
     """Yield pictures, or sketches of pictures, for each file of each row, one for each draw.
 
     With ``--each_augment`` this is repeated with each augmentation by itself.
     """
-    settings = config.pipeline_settings() | config.of_audio()
+    settings = config.factory_settings()
     for name in config.captions or ():
         check_column(index.table, name)
-    if calibration is not None:
-        settings["calibration"] = calibration
-    settings |= config.of_arrays() | config.of_video()
     settings |= window_settings(index, settings)
-    if config.pipeline == "fits":
-        settings["hdu"] = config.hdu
-        if settings.get("window") == "row":  # for the position on the sky
-            settings["outputs"] = tuple({*settings.get("outputs", ()), "matrix"})
+    if config.pipeline == "fits" and settings.get("window") == "row":  # for the position on the sky
+        settings["outputs"] = tuple({*settings.get("outputs", ()), "matrix"})
     index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
     if not config.each_augment:
         yield from _pictures(index, config, settings)

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if config.before_after:
             made = _steps(index, calibration, config)
         else:
-            made = delivered_pictures(index, config, calibration)
+            made = delivered_pictures(index, config)
         with closing(made):
             cells.extend(Bar(made, unit="pictures"))
         pictures = drawn(cells, config.display_of_pixels, same_range=config.same_range)
@@ -128,7 +128,7 @@ def _pictures_of_row(index: Index, config: ShowConfig) -> int:
     if config.pipeline == "chunked":
         from dali_pipelines.cli.show.delivered import variable_names
 
-        variables = len(variable_names(index, config.pipeline_settings() | config.of_arrays())[0])
+        variables = len(variable_names(index, config.factory_settings())[0])
         return max(parts, 1) * variables if variables > 1 else parts
     return parts
 
@@ -155,7 +155,6 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
     tables = (calibration.pointing_table, calibration.correction_table)
     names = [None if table is None else table.name for table in tables]
     steps = (
-        f"preset {config.preset}" if config.preset else "",
         f"pointing by {names[0]}" if names[0] else "",
         f"PSF of {', '.join(map(str, calibration.psf))}" if calibration.psf else "",
         f"order {calibration.order}",

@@ -111,10 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_outputs(config, config_files(argv), output=config.output)
     index = samples_of(config.files, suffixes_of(config.pipeline), config.storage)
     check_unread(index.table, config.output)
-    settings = config.pipeline_settings()
-    if config.calibration is not None:
-        settings["calibration"] = config.calibration
-    settings |= config.images() | config.of_arrays() | config.of_audio() | config.of_video()
+    settings = config.factory_settings()
     if config.pipeline == "video":
         with refusing(ValueError):
             if not has_clips(index):

@@ -155,3 +155,21 @@ def test_a_run_with_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     calls = sys.modules.pop("my_operators").calls
     assert calls[-1].augment == (Noise(1), Blur(3))
     assert main(["--config=run.toml", "--augment", "Blur(4)"]) == 2
+
+
+def test_a_heading_has_the_flags_of_the_command() -> None:
+    """A preset of arrays is not the flag --stretch, although it sets the keyword ``stretch``."""
+    flags = ["--pipeline=chunked", "--data=a.zarr", "--preset=surya", "--variables", "a", "b"]
+    config = parse(RunConfig, flags, None, "run")
+    assert config.image_flags().split() == ["--variables", "a", "b", "--preset", "surya"]
+    assert config.factory_settings()["stretch"] == "surya"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "flag", "others"),
+    [("fits", "--short=pad", "audio or video"), ("video", "--channels=1", "audio or jpeg")],
+)
+def test_flags_of_some_pipelines(pipeline: str, flag: str, others: str) -> None:
+    name = flag.partition("=")[0]
+    with pytest.raises(CommandError, match=f"{name} is for --pipeline={others}, got {pipeline}"):
+        parse(RunConfig, ["--data=a", f"--pipeline={pipeline}", flag], None, "run")

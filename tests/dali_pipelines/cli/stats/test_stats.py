@@ -238,7 +238,7 @@ def test_the_numbers_of_variables_keep_their_order(
         None,
         "run",
     )
-    assert config.of_arrays() == {"variables": ("t2m", "msl")}
+    assert config.factory_settings()["variables"] == ("t2m", "msl")
     expected = [data[name].mean() for name in ("t2m", "msl")]
     assert config.pipeline_config.mean == pytest.approx(expected, rel=1e-6)
 
