@@ -34,7 +34,7 @@ _IMAGE = (
     "random_aspect_ratio resize_shorter resize interpolation stretch augment transform ragged "
     "outputs"
 )
-_ONLY_FOR = {
+_ONLY_FOR: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("hdu", "planes", "hdus"), ("fits",)),
     "variables": ("chunked",),
     "preset": ("aia", "chunked"),
@@ -184,7 +184,8 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     def __post_init__(self) -> None:
         StorageFlags.__post_init__(self)
-        kinds = dict.fromkeys(given_flags(self, "calibration_settings"), ("aia",))
+        of_aia = given_flags(self, "calibration_settings")
+        kinds: dict[str, tuple[str, ...]] = dict.fromkeys(of_aia, ("aia",))
         kinds |= {name: _ONLY_FOR[name] for name in self._own_flags()}
         for name, known in kinds.items():
             if self.pipeline not in known:

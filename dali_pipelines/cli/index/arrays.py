@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.arrays import neither, zarr_index
-from dali_pipelines.cli.errors import CommandError, one_line, refusing
-from dali_pipelines.parallel.interpreter import Crash
-from dali_pipelines.parallel.task_map import process_map
+from dali_pipelines.cli.errors import one_line, refusing
+from dali_pipelines.cli.index.scan import in_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -51,25 +49,12 @@ def scan_arrays(config: IndexConfig) -> tuple[pa.Table, str, Rejected]:
     return table, f"{len(files)} files with {len(table)} rows found", rejected
 
 
-def _scanned(files: pa.Table, config: IndexConfig) -> Any:
+def _scanned(files: pa.Table, config: IndexConfig) -> Iterator[tuple[str, pa.Table | str]]:
     """Yield the path of each file, and its rows, or why it cannot be read."""
-    from dali_pipelines.cli.progress import Bar
-
     parts = [files.slice(at, _AT_ONCE) for at in range(0, len(files), _AT_ONCE)]
     tasks = ((part, config.arrays, config.storage) for part in parts)
-    num_processes = max(1, min(config.num_processes, len(parts)))
-    try:
-        with (
-            Bar(total=len(files), unit="files") as bar,
-            closing(process_map(_scan_some, tasks, num_processes)) as results,
-        ):
-            for part, found in zip(parts, results, strict=True):
-                yield from zip(part["path"].to_pylist(), found, strict=True)
-                bar.update(len(part))
-    except Crash as error:
-        raise CommandError(
-            f"one of {num_processes} processes was killed; if for memory, try fewer", 1
-        ) from error
+    for part, found in in_processes(_scan_some, tasks, parts, config):
+        yield from zip(part["path"].to_pylist(), found, strict=True)
 
 
 def _scan_some(

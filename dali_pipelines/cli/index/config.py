@@ -268,50 +268,35 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
             ClusterFlags.__post_init__(self)
         elif self.num_shards is None or self.shard_id is not None:
             raise ValueError("--join needs --num_shards, and no --shard_id")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        changed = [name for name in defaults if getattr(self, name) != defaults[name]]
-        for name in changed:
-            if name == "trim_db" and not self.audio:
-                raise ValueError("--trim_db is for recordings: add --audio")
-            if name in _OF_IMAGES and self.audio:
-                raise ValueError(f"--{name} is not for recordings: leave it out, or --audio")
-            if (name in _OF_IMAGES or name == "audio") and self.video:
-                raise ValueError(f"--{name} is not for videos: leave it out, or --video")
-            if name in ("container", "image") and is_table(self.data):
-                raise ValueError(f"--{name} is for containers, and {self.data} is a table")
-            if name == "variables" and is_table(self.data):
-                raise ValueError(f"--variables is for a scan of arrays, and {self.data} is a table")
-            lists_rows = name == "rejected" and (self.cutouts or self.rules)
-            is_of_scan = name in _OF_FILES and not lists_rows
-            if (is_of_scan or name in _OF_ARRAYS) and is_table(self.data):
-                raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
-            if name in _OF_GROUPS and self.group is None and self.offsets is None:
-                raise ValueError(f"--{name} needs --group or --offsets")
-            if name in _NOT_OF_ARRAYS and self.variables is not None:
-                raise ValueError(f"--{name} is not for arrays: leave it out, or --variables")
-            if name in ("dim", "isel") and self.variables is None:
-                raise ValueError(f"--{name} needs --variables, those of arrays, or all")
-            is_of_arrays = name == "columns" and self.variables is not None
-            if name in SETTINGS and self.cutouts is None and not is_of_arrays:
-                needed = "--cutouts or --variables" if name == "columns" else "--cutouts"
-                raise ValueError(f"--{name} needs {needed}")
-            if name in _OF_SPLITS and self.split is None:
-                raise ValueError(f"--{name} needs --split")
-        if self.moved is not None and not is_table(self.data):
-            raise ValueError(f"--moved is for an Index or a .csv, which {self.data} is not")
-        if self.hdu is not None and self.hdus is not None:
-            raise ValueError("--hdu and --hdus exclude each other")
-        if self.gap is not None and self.block is None and not self.time_order:
-            raise ValueError("--gap needs --block or --time_order")
-        for name, is_given in (("block", self.block is not None), ("time_order", self.time_order)):
-            if is_given and self.split_by is None:
-                raise ValueError(f"--{name} needs --split_by, the name of a column of times")
-        if self.block is not None and self.time_order:
-            raise ValueError("--block and --time_order exclude each other")
-        if self.classes is not None and not self.class_folders:
-            raise ValueError("--classes needs --class_folders")
-        if self.cutouts is not None and self.grouping is not None:
-            raise ValueError("--cutouts excludes --group and --offsets")
+        data, is_scan = self.data, not is_table(self.data)
+        arrays, cuts = self.variables is not None, self.cutouts is not None
+        groups = self.group is not None or self.offsets is not None
+        of_files = [name for name in _OF_FILES if name != "rejected" or not (cuts or self.rules)]
+        of_cutouts = [name for name in SETTINGS if name != "columns"]
+        rules = (
+            (["trim_db"], self.audio, "is for recordings: add --audio"),
+            (_OF_IMAGES, not self.audio, "is not for recordings: leave it out, or --audio"),
+            ((*_OF_IMAGES, "audio"), not self.video, "is not for videos: leave out one"),
+            (_NOT_OF_ARRAYS, not arrays, "is not for arrays: leave it out, or --variables"),
+            (["container", "image"], is_scan, f"is for containers, and {data} is a table"),
+            (["variables"], is_scan, f"is for a scan of arrays, and {data} is a table"),
+            ([*of_files, *_OF_ARRAYS], is_scan, f"is for a scan of files, and {data} is a table"),
+            (["moved"], not is_scan, f"is for an Index or a .csv, and {data} is neither"),
+            (["dim", "isel"], arrays, "needs --variables"),
+            (["columns"], cuts or arrays, "needs --cutouts or --variables"),
+            (of_cutouts, cuts, "needs --cutouts"),
+            (["cutouts"], not groups, "excludes --group and --offsets"),
+            (_OF_GROUPS, groups, "needs --group or --offsets"),
+            (["classes"], self.class_folders, "needs --class_folders"),
+            (["hdus"], self.hdu is None, "excludes --hdu"),
+            (_OF_SPLITS, self.split is not None, "needs --split"),
+            (["gap"], self.block or self.time_order, "needs --block or --time_order"),
+            (["block", "time_order"], self.split_by, "needs --split_by, a column of times"),
+            (["time_order"], not self.block, "excludes --block"),
+        )
+        for names, is_fit, told in rules:
+            if not is_fit and (wrong := [name for name in names if name in self.changed]):
+                raise ValueError(f"--{wrong[0]} {told}")
         _ = self.grouping, self.parts_by, self.settings, self.arrays  # to check them
         self.check_keys(("label", "class_name") if self.class_folders else ())
 
@@ -324,11 +309,25 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         except ValueError as error:
             raise ValueError(f"--keys: {error}") from None
 
+    @cached_property
+    def changed(self) -> list[str]:
+        """Flags with another value than the default."""
+        fields = dataclasses.fields(self)
+        return [field.name for field in fields if getattr(self, field.name) != field.default]
+
     @property
     def for_files(self) -> list[str]:
         """Flags for the scan of files that were given."""
-        fields = {field.name: field.default for field in dataclasses.fields(self)}
-        return [name for name in _OF_FILES if getattr(self, name) != fields[name]]
+        return [name for name in _OF_FILES if name in self.changed]
+
+    @property
+    def header_settings(self) -> dict[str, Any]:
+        """Arguments of `file_facts`, which determine the metadata of a file."""
+        from readers.index.fact_table import keys_to_read
+
+        names = "hdu", "hdus", "planes", "inherit"
+        given = {name: getattr(self, name) for name in names}
+        return {"keys": keys_to_read(self.all_keys), **given}
 
     @cached_property
     def all_keys(self) -> list[str]:

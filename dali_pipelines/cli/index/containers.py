@@ -44,11 +44,10 @@ def _kind(config: IndexConfig) -> Kind | None:
         raise CommandError("--image is for tar and TFRecord files; set --container")
     if name == "tar":
         return kinds.Tar(image)
-    if name == "tfrecord":
-        return kinds.TFRecord() if image is None else kinds.TFRecord(image)
-    if name == "recordio":
-        return kinds.RecordIO()
-    return kinds.LMDB() if name == "lmdb" else None
+    if name == "tfrecord" and image is not None:
+        return kinds.TFRecord(image)
+    known = {"tfrecord": kinds.TFRecord, "recordio": kinds.RecordIO, "lmdb": kinds.LMDB}
+    return None if name is None else known[name]()
 
 
 def _by_suffix(data: str) -> str | None:

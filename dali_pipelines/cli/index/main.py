@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
     from dali_pipelines.cli.index.scan import Rejected
     from readers.index.fact_table import FactTable
-    from readers.index.table import Index
 
 _INHERIT = "; if it is in the header of HDU 0, add --inherit"
 LISTED = 20
@@ -94,10 +93,8 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
         output.check(file, config, config_files(argv))
     cutouts.check(config)
     with executor_of(config.executor, executor) as workers:
-        if config.audio:
-            _index_recordings(config)
-        elif config.video:
-            _index_videos(config)
+        if config.audio or config.video:
+            _index_by_duration(config)
         elif config.variables is not None:
             _index_arrays(config)
         elif output.is_table(config.data):
@@ -124,42 +121,24 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
     _finish(config, executor, table, f"{table.num_rows} rows found")
 
 
-def _index_recordings(config: IndexConfig) -> None:
+def _index_by_duration(config: IndexConfig) -> None:
+    """Index recordings or videos."""
     from dali_pipelines.cli.progress import Bar
     from readers.index.recordings import is_manifest
     from readers.index.table import Index
 
-    bar = functools.partial(Bar, unit="files")
     with refusing(ImportError, OSError, TypeError, ValueError):
-        data = Index.from_manifest(config.data) if is_manifest(config.data) else config.data
-        index = Index.scan_audio(
-            data,
-            class_folders=config.class_folders,
-            classes=None if config.classes is None else Index.load(config.classes),
-            trim_db=config.trim_db,
-            progress=bar,
-            storage=config.storage,
-        )
-    _finish_durations(config, index, "recordings")
-
-
-def _index_videos(config: IndexConfig) -> None:
-    from dali_pipelines.cli.progress import Bar
-    from readers.index.table import Index
-
-    bar = functools.partial(Bar, unit="files")
-    with refusing(ImportError, OSError, TypeError, ValueError):
-        index = Index.scan_videos(
-            config.data,
-            class_folders=config.class_folders,
-            classes=None if config.classes is None else Index.load(config.classes),
-            progress=bar,
-            storage=config.storage,
-        )
-    _finish_durations(config, index, "videos")
-
-
-def _finish_durations(config: IndexConfig, index: Index, kind: str) -> None:
+        how: dict[str, Any] = {
+            "class_folders": config.class_folders,
+            "classes": None if config.classes is None else Index.load(config.classes),
+            "progress": functools.partial(Bar, unit="files"),
+            "storage": config.storage,
+        }
+        if config.video:
+            index, kind = Index.scan_videos(config.data, **how), "videos"
+        else:
+            data = Index.from_manifest(config.data) if is_manifest(config.data) else config.data
+            index, kind = Index.scan_audio(data, trim_db=config.trim_db, **how), "recordings"
     check_unread(index.table, *splitting.files(config))
     splitting.check(config, index.table.column_names)
     hours = sum(index["duration"].to_pylist()) / 3600

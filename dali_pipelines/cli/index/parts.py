@@ -101,12 +101,7 @@ def _of_other_counts(config: IndexConfig) -> str:
 
 def _settings(config: IndexConfig) -> dict[str, Any]:
     """Return the settings that determine the contents of a part."""
-    from readers.index.fact_table import keys_to_read
-
-    settings = {
-        name: getattr(config, name) for name in ("hdu", "hdus", "planes", "inherit", "verify")
-    }
-    return {"version": own_version(), "keys": keys_to_read(config.all_keys), **settings}
+    return {"version": own_version(), **config.header_settings, "verify": config.verify}
 
 
 def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:

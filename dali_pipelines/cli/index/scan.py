@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_pipelines.cli.errors import CommandError, one_line, refusing
 from dali_pipelines.cli.index import parts
@@ -15,7 +15,15 @@ from dali_pipelines.parallel.interpreter import Crash
 from dali_pipelines.parallel.task_map import isolated_map, process_map
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import (
+        Callable,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+        Sized,
+    )
     from concurrent.futures import Executor
 
     import pyarrow as pa
@@ -23,11 +31,14 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.index.config import IndexConfig
     from dali_pipelines.cli.index.parts import Found
     from readers.contract import Row
-    from readers.fits.headers import HduName, Value
+    from readers.fits.headers import Value
     from readers.index.columns import Columns
     from readers.index.fact_table import FactTable
 
     Rejected = list[tuple[str, str]]
+    """Path and reason of each file."""
+
+Chunk = TypeVar("Chunk", bound="Sized")
 
 _REMOTE_FILES = 16
 """Number of headers of remote files that a process reads at the same time."""
@@ -146,32 +157,43 @@ def _read(
     columns: Columns, numbers: Sequence[int], config: IndexConfig, executor: Executor | None
 ) -> Generator[tuple[str, Found], None, None]:
     """Yield the name of each of these rows, and the contents of its file."""
-    from dali_pipelines.cli.progress import Bar
-    from readers.index.fact_table import keys_to_read
-
     # A damaged file can crash a decoder; if it is alone in its task, it is identified.
     size = 1 if config.verify else CHUNK_FILES
     chunks = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-    settings = (
-        keys_to_read(config.all_keys),
-        config.hdu,
-        config.hdus,
-        config.planes,
-        config.inherit,
-        config.verify,
-    )
+    settings = config.header_settings, config.verify
     tasks = (([columns.row(number) for number in chunk], *settings) for chunk in chunks)
-    num_processes = max(1, min(config.num_processes, len(chunks)))
     mapped = isolated_map if config.verify else process_map
+    for chunk, found in in_processes(_scan_chunk, tasks, chunks, config, mapped, executor):
+        if isinstance(found, Crash):
+            found = ["it kills the process that decodes it"]
+        yield from zip((columns.row(number).name for number in chunk), found, strict=True)
+
+
+def in_processes(
+    function: Callable[..., Any],
+    tasks: Iterable[tuple[Any, ...]],
+    chunks: Sequence[Chunk],
+    config: IndexConfig,
+    mapped: Callable[..., Any] = process_map,
+    executor: Executor | None = None,
+) -> Iterator[tuple[Chunk, Any]]:
+    """Yield each chunk of files with the result of its task, and draw a progress bar.
+
+    Raises
+    ------
+    CommandError
+        If a process is killed, and `mapped` does not return a Crash in place of the result.
+    """
+    from dali_pipelines.cli.progress import Bar
+
+    num_processes = max(1, min(config.num_processes, len(chunks)))
     try:
         with (
-            Bar(total=len(numbers), unit="files") as bar,
-            closing(mapped(_scan_chunk, tasks, num_processes, executor)) as results,
+            Bar(total=sum(map(len, chunks)), unit="files") as bar,
+            closing(mapped(function, tasks, num_processes, executor)) as results,
         ):
             for chunk, found in zip(chunks, results, strict=True):
-                if isinstance(found, Crash):
-                    found = ["it kills the process that decodes it"]
-                yield from zip((columns.row(number).name for number in chunk), found, strict=True)
+                yield chunk, found
                 bar.update(len(chunk))
     except Crash as error:
         raise CommandError(
@@ -181,22 +203,14 @@ def _read(
         ) from error
 
 
-def _scan_chunk(
-    rows: list[Row],
-    keys: list[str],
-    hdu: HduName | None,
-    hdus: Sequence[int | str] | None,
-    planes: Sequence[int] | Literal["all"] | None,
-    inherit: bool,
-    verify: bool,
-) -> list[Found]:
+def _scan_chunk(rows: list[Row], settings: Mapping[str, Any], verify: bool) -> list[Found]:
     """Return the rows of each readable file, and the reason for each of the others."""
     from readers.errors import ReadError
     from readers.places.urls import is_url
 
     def found_in(row: Row) -> Found:
         try:
-            return _facts(row, keys, hdu, hdus, planes, inherit, verify)
+            return _facts(row, settings, verify)
         except ReadError as error:
             return one_line(error.reason)
 
@@ -206,19 +220,11 @@ def _scan_chunk(
     return list(map(found_in, rows))
 
 
-def _facts(
-    row: Row,
-    keys: list[str],
-    hdu: HduName | None,
-    hdus: Sequence[int | str] | None,
-    planes: Sequence[int] | Literal["all"] | None,
-    inherit: bool,
-    verify: bool,
-) -> list[dict[str, Value]]:
+def _facts(row: Row, settings: Mapping[str, Any], verify: bool) -> list[dict[str, Value]]:
     from dali_pipelines.cli.full_decode import check_whole
     from readers.header_scan import file_facts
 
-    facts = file_facts(row.place, keys, hdu, planes, hdus=hdus, inherit=inherit)
+    facts = file_facts(row.place, **settings)
     if verify:
         planes_of = {one["hdu"]: one["planes"] for one in facts}
         for number, count in cast("dict[int | None, int | None]", planes_of).items():
