@@ -20,8 +20,8 @@ EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 """Packages of the extra ``cli``."""
 
 
-flags: dict[str, bool] = {}
-"""Flags of the running command, and whether each is a bool; `parse` sets them."""
+flags: dict[str, tuple[bool, ...]] = {}
+"""Flags of the running command, and whether their values may be bools; `parse` sets them."""
 settings: dict[str, str] = {}
 """Flags of the running command, by the settings of the library that they set."""
 _WRONG = re.compile(r"\w+(?= (?:must|needs|is not for)\b)")
@@ -142,7 +142,7 @@ def in_flags(message: str) -> str:
 def _in_flags(setting: re.Match[str]) -> str:
     name, value = settings.get(setting[1], setting[1]), setting[2]
     is_bool = value in ("True", "False")
-    if flags.get(name) is not is_bool:
+    if is_bool not in flags.get(name, ()):
         return setting[0]
     if is_bool:
         return f"--{name}" if value == "True" else f"--no-{name}"

@@ -73,6 +73,14 @@ def hdu_name(text: str) -> int | str | tuple[str, int]:
     return (name, int(version)) if comma else text
 
 
+def column_and_hdu(text: str) -> str:
+    """Check a column of the command line, which may have an HDU, as in seg_path=SEG."""
+    _, equals, hdu = text.partition("=")
+    if equals:
+        hdu_name(hdu)
+    return text
+
+
 def named_hdu(text: str) -> tuple[str, Any]:
     """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N from the HDU of the row.
 

@@ -34,9 +34,10 @@ def option(
 ) -> Any:
     """Declare a field of a configuration.
 
-    A bool makes a pair of flags, ``--name`` and ``--no-name``. The help shows the default. `short`
-    is another name, e.g. ``-o``. A `positional` argument has no flag, and is required. All other
-    options are those of ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
+    A bool makes a pair of flags, ``--name`` and ``--no-name``. With ``const=True`` and choices, the
+    first of the pair also takes a choice. The help shows the default. `short` is another name, e.g.
+    ``-o``. A `positional` argument has no flag, and is required. All other options are those of
+    ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
     """
     if isinstance(default, bool):
         argparse_options["action"] = argparse.BooleanOptionalAction
@@ -98,9 +99,9 @@ class Flag:
     """Whether a single value stays as it is, and does not become a tuple."""
 
     @property
-    def is_switch(self) -> bool:
-        """Whether it is a pair of flags, without a value."""
-        return "action" in self.options
+    def is_bool(self) -> tuple[bool, ...]:
+        """Whether its values are bools: True for a pair of flags, both if it also has choices."""
+        return (True, False) if "const" in self.options else ("action" in self.options,)
 
     @property
     def is_required(self) -> bool:
@@ -219,7 +220,7 @@ def parse(
         If the flags or a file are wrong.
     """
     flags = {flag.name: flag for flag in flags_of(config_class)}
-    errors.flags = {flag.name: flag.is_switch for flag in flags.values()}
+    errors.flags = {flag.name: flag.is_bool for flag in flags.values()}
     errors.settings = {each.setting[1]: each.name for each in flags.values() if each.setting}
     argv = _underscored(sys.argv[1:] if argv is None else argv, flags)
     paths = config_files(argv)
@@ -333,8 +334,8 @@ def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[s
     positional: list[str] = []
     for name, value in settings.items():
         flag = known[name]
-        if flag.is_switch != isinstance(value, bool):
-            expected = "true or false" if flag.is_switch else "a value or several"
+        if isinstance(value, bool) not in flag.is_bool:
+            expected = "true or false" if flag.is_bool[0] else "a value or several"
             raise ValueError(f"{name} must be {expected}, got {value!r}")
         values = value if isinstance(value, list) else [value]
         is_path = flag.options.get("type") is location and "nargs" not in flag.options
@@ -346,7 +347,7 @@ def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[s
         texts = list(map(str, values))
         if flag.positional:
             positional += texts
-        elif flag.is_switch:
+        elif isinstance(value, bool):
             arguments.append(f"--{name}" if value else f"--no-{name}")
         elif "nargs" in flag.options:
             arguments += [f"--{name}", *texts]
@@ -374,8 +375,8 @@ class Parser(argparse.ArgumentParser):
         if common:
             told = "show the most useful flags, and exit"
             self.add_argument("-h", action=Print, text=Parser.format_short_help, help=told)
-        # Also with exponents and units, as in --mean -1e-5 and --offsets -1h,0: argparse would take
-        # these for flags.
+        self.register("action", None, _Store)
+        # argparse would take -1e-5 of --mean, and -1h,0 of --offsets, for flags.
         self._negative_number_matcher = re.compile(r"^-(\.?\d|inf|nan)")
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
@@ -397,6 +398,9 @@ class Parser(argparse.ArgumentParser):
         else:
             names = [name for name in (flag.short, f"--{flag.name}") if name]
         self._added[flag.name] = group.add_argument(*names, **options)
+        if flag.is_bool == (True, False):
+            told = f"the opposite of --{flag.name}"
+            group.add_argument(f"--no-{flag.name}", action="store_false", dest=flag.name, help=told)
 
     def format_short_help(self) -> str:
         """Return the beginning of the help, with its examples, and the arguments in `common`."""
@@ -423,6 +427,17 @@ class Parser(argparse.ArgumentParser):
             asked = did_you_mean(unknown[0].partition("=")[0], flags, others).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found
+
+
+class _Store(argparse.Action):
+    """Stores a value. A list that is given twice is an error: argparse would drop the first."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        """Store the value."""
+        is_several = option_string is not None and isinstance(values, list | tuple | dict)
+        if is_several and hasattr(namespace, self.dest):
+            parser.error(f"{option_string} is given twice: pass all of its values at once")
+        setattr(namespace, self.dest, values)
 
 
 class Print(argparse.Action):

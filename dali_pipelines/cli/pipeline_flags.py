@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
-from dali_pipelines.cli.flag_types import at_least, function_of, named_hdu, number_or
+from dali_pipelines.cli.flag_types import (
+    at_least,
+    column_and_hdu,
+    function_of,
+    hdu_name,
+    named_hdu,
+    number_or,
+)
 from dali_pipelines.cli.options import given_flags, option, settings_of
 from dali_pipelines.cli.shared_flags import HduFlags, StorageFlags
 from dali_pipelines.config import PipelineConfig
@@ -121,8 +128,10 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     mask: str | None = option(
         None,
-        "column of the Index with the file of each image's mask; chunked: variable with the mask",
-        metavar="COLUMN",
+        "column of the Index with the file of each image's mask, and for FITS the HDU, as "
+        "seg_path=SEG; chunked: variable with the mask",
+        type=column_and_hdu,
+        metavar="COLUMN[=HDU]",
     )
     boxes: str | None = option(
         None, "column with lists of boxes, each x1, y1, x2, y2", metavar="COLUMN"
@@ -283,7 +292,8 @@ class PipelineFlags(StorageFlags, HduFlags):
             if self.pipeline == "chunked":
                 found["mask"] = Mask(variable=self.mask, dtype="float64")
             else:
-                found["mask"] = Mask(self.mask, dtype="int32")
+                column, equals, hdu = self.mask.partition("=")
+                found["mask"] = Mask(column, dtype="int32", hdu=hdu_name(hdu) if equals else None)
         if self.boxes is not None:
             found["boxes"] = Boxes(self.boxes, labels=self.labels)
         return found

@@ -3,7 +3,6 @@
 # Imports at the top are light: functions import heavy modules.
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,10 +76,13 @@ class RunConfig(DeviceFlags, ImagesFlags):
     num_threads: int | None = option(
         None, "DALI threads per shard (default: cores / shards)", type=int, metavar="N"
     )
-    shuffle: bool | None = option(
+    shuffle: bool | str | None = option(
         None,
-        "a new order in each epoch (default: yes, but not in mode eval)",
-        action=argparse.BooleanOptionalAction,
+        "a new order in each epoch (default: yes, but not in mode eval); blocks keep neighbouring "
+        "rows close together, buckets put them into one step, see --block_rows",
+        nargs="?",
+        const=True,
+        choices=("blocks", "buckets"),
     )
     epochs: int = option(1, "times to go through the data")
     max_batches: int | None = option(None, "stop after this many steps", type=int)
@@ -128,12 +130,9 @@ class RunConfig(DeviceFlags, ImagesFlags):
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""
         settings = super().pipeline_settings()
-        shuffle: bool | str | None = self.shuffle
-        if "block_rows" in settings:
-            if shuffle is False or (shuffle is None and settings.get("mode") == "eval"):
-                raise ValueError(
-                    "--block_rows is for shuffled rows: add --shuffle, or leave it out"
-                )
+        shuffle = self.shuffle
+        is_shuffled = settings.get("mode") != "eval" if shuffle is None else shuffle is True
+        if is_shuffled and "block_rows" in settings:
             shuffle = "blocks"
         return {
             **settings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import in_flags
@@ -75,6 +75,13 @@ def single_rows(
     )
     estimate_memory(loader.make_pipelines()).check()
     return loader
+
+
+def bad_image(reason: str, images: Iterable[str], parts: Iterable[str]) -> str:
+    """Return the image or part at the beginning of a `ReadError.of_sample`; "" if it has none."""
+    names = {image: image for image in images} | {f"part {part}": part for part in parts}
+    found = (name for text, name in names.items() if reason.startswith((f"{text}:", f"{text},")))
+    return next(found, "")
 
 
 def num_processes(rows: Sized) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -45,9 +44,8 @@ def grouped(grouping: Grouping | None, table: pa.Table) -> tuple[pa.Table, Dropp
         return grouping.apply(table)
     except TypeError as error:
         raise CommandError(f"{_flag(grouping)}: {error}") from error
-    except ValueError as error:  # it has missing='keep' in place of --missing keep
-        flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", str(error))
-        message = re.sub(r"='(\w+)'", r" \1", flags)
+    except ValueError as error:
+        message = str(error).replace("larger tolerance", "larger --tolerance")
         raise CommandError(f"{_flag(grouping)}: {message}", 1) from error
 
 

@@ -16,6 +16,7 @@ from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.paths import OutputFile, write_file, write_table
 from dali_pipelines.cli.progress import Bar
 from dali_pipelines.cli.run.stages import Moment, Stages
+from dali_pipelines.cli.single_rows import bad_image
 from dali_pipelines.loading.batches import listed
 from dali_pipelines.runtime.ranks import Ranks
 from readers.cache.folder import cache_folder
@@ -36,7 +37,9 @@ DOMAIN = "dali-pipelines"
 
 AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 
-REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
+REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step", "image")
+"""The last one is the image that could not be read, if a sample has several: a name of --hdus, or a
+part."""
 
 NUM_IMAGES, COLUMNS, SIZE = 12, 6, 240
 """Contact sheet of the first images: their number, columns, and the size of each in pixels."""
@@ -93,8 +96,11 @@ class Run:
 
     def _write_rejected(self) -> None:
         if self.config.rejected is not None:
-            rejected = self.loader.stats.rejected.values()
-            rows = ([getattr(found, name) for name in REJECTED_HEADER] for found in rejected)
+            images, parts = dict(self.config.hdus or ()), self.loader.index.frames.parts
+            rows = []
+            for bad in self.loader.stats.rejected.values():
+                known = (getattr(bad, name) for name in REJECTED_HEADER[:-1])
+                rows.append((*known, bad_image(bad.reason, images, parts)))
             write_table(self.config.rejected, REJECTED_HEADER, rows)
 
     def steps(self, epoch: int) -> Iterator[list[dict[str, Any]]]:

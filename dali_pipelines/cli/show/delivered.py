@@ -20,7 +20,7 @@ from dali_pipelines.cli.show.pictures import (
 )
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.show.sounds import pictured
-from dali_pipelines.cli.single_rows import Rejections, single_rows
+from dali_pipelines.cli.single_rows import Rejections, bad_image, single_rows
 from dali_pipelines.factories import clip_of
 from dali_pipelines.loading.settings import window_settings
 from dali_pipelines.variables import channels_of
@@ -79,8 +79,8 @@ def _pictures(
                 if file is None:
                     yield missing_picture(parts[place])
                 elif refusal is not None:
-                    bad = _bad_part(refusal, parts)
-                    is_bad = (parts or place == 0) and bad in (None, *parts[place : place + 1])
+                    bad = bad_image(refusal, (), parts)
+                    is_bad = (parts or place == 0) and bad in ("", *parts[place : place + 1])
                     yield rejected_picture(file, refusal) if is_bad else left_out_picture(file)
                 elif config.pipeline == "audio":
                     lines = [*caption, *_captions(index.table, config.captions or (), number)]
@@ -133,12 +133,6 @@ def _at_hdu(file: Row, hdu: HduName | None) -> Row:
         return file
     facts, *_ = file_facts(file.place, (), hdu)
     return replace(file, hdu=cast("int", facts["hdu"]))
-
-
-def _bad_part(reason: str, parts: Sequence[str]) -> str | None:
-    """Return the part that made a sample fail; None if it was not a single part."""
-    begins = {part: (f"part {part}:", f"part {part},") for part in parts}
-    return next((part for part in parts if reason.startswith(begins[part])), None)
 
 
 def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]:

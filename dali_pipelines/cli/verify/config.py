@@ -29,13 +29,7 @@ class Area(NamedTuple):
         return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
 
     def check(self, height: int, width: int) -> None:
-        """Raise ValueError if an image does not contain the whole window.
-
-        Raises
-        ------
-        ValueError
-            If the window reaches outside.
-        """
+        """Raise ValueError if an image does not contain the whole window."""
         if self.y + self.height > height or self.x + self.width > width:
             raise ValueError(
                 f"the window of rows {self.y} to {self.y + self.height - 1} and columns {self.x} "

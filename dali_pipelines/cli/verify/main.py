@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from dali_pipelines import Index
-    from dali_pipelines.cli.verify.arrays import array_rows
-from dali_pipelines.cli.verify.compare import Record
+    from dali_pipelines.cli.verify.compare import Record
 
 _WINDOWS_OF_RUN = [("window", mode) for mode in get_args(WindowMode)]
 

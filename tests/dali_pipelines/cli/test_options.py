@@ -134,6 +134,49 @@ def test_wrong_flags(flag: str, named: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lists:
+    crop: list[int] | None = option(None, "numbers", type=int, nargs="+")
+    keys: list[str] | None = option(None, "words", type=lambda text: text.split(","))
+    size: int = option(3, "a number")
+
+
+def test_a_list_is_given_once(tmp_path: Path) -> None:
+    """argparse would forget the first one; the last of several single values counts."""
+    for flags in (["--crop=1", "--crop=2"], ["--keys=a,b", "--keys=c"]):
+        with pytest.raises(CommandError, match=rf"{flags[1][:6]} .*twice.*at once"):
+            parse(Lists, flags, None, "test")
+    assert parse(Lists, ["--size=1", "--size=2"], None, "test").size == 2
+    path = tmp_path / "config.toml"
+    path.write_text("crop = [1, 2]\n")
+    assert parse(Lists, [f"--config={path}", "--crop=3"], None, "test").crop == [3]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    order: bool | str | None = option(
+        None, "an order", nargs="?", const=True, choices=("blocks", "buckets")
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ("", None),
+        ("--order", True),
+        ("--no-order", False),
+        ("--order=blocks", "blocks"),
+        ("--order buckets", "buckets"),
+        ("--order --no-order", False),
+    ],
+)
+def test_a_pair_of_flags_may_have_choices(flags: str, found: bool | str | None) -> None:
+    assert parse(Words, flags.split(), None, "test").order == found
+    for wrong in ("--order=rows", "--no-order=blocks", "--no-order blocks"):
+        with pytest.raises(CommandError, match=wrong.replace("=", ".*").replace(" ", ".*")[-6:]):
+            parse(Words, [wrong] if "=" in wrong else wrong.split(), None, "test")
+
+
+@dataclass(frozen=True, kw_only=True)
 class FilesConfig:
     files: list[str] = option(None, "what is read", positional=True, nargs="+")
     out_file: str = option(None, "what is written", short="-o", required=True)

@@ -20,8 +20,8 @@ from dali_pipelines import Preprocessor, fits_pipeline, jpeg_pipeline
 from readers import Index
 
 ALWAYS = {
-    "run": "--data=archive --device=cpu --batch_size=4 --num_read_processes=1 ",
-    "doctor": "--data=archive --device=cpu ",
+    "run": "--device=cpu --batch_size=4 --num_read_processes=1 ",
+    "doctor": "--device=cpu ",
     "prep": "-o=out ",
     "show": "-o=sheet.png ",
     "verify": "--device=cpu ",
@@ -187,6 +187,10 @@ RUN = [
     ("--tail=pad", "--tail", "'pad'", "partial"),
     ("--data=photos --pipeline=jpeg --hdu=1", "--hdu", "jpeg", "--pipeline=fits"),
     ("--planes all 1", "--planes", "all", "not both"),
+    ("--mask=seg_path=", "--mask", "''", "EXTNAME"),
+    ("--crop=8 --crop=9", "--crop", "", "twice"),
+    ("--shuffle=rows", "--shuffle", "'rows'", "buckets"),
+    ("--shuffle=buckets", "buckets", "", "block_rows"),
     ("--hdus image", "--hdus", "'image'", "dq=DQ"),
     ("--hdus dq=1", "hdus", "", "'image'"),
     ("--hdus image=1 image=2", "--hdus", "image image", "once"),
@@ -371,7 +375,8 @@ def test_wrong_usage(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 0)
     before = contents(folder)
-    out, err = command(name, *shlex.split(ALWAYS.get(name, "") + flags), status=2)
+    data = "--data=archive " if name in ("run", "doctor") and "--data" not in flags else ""
+    out, err = command(name, *shlex.split(ALWAYS.get(name, "") + data + flags), status=2)
     assert out == ""
     assert err.startswith(f"dali-pipelines {name}: ")
     assert err.count("\n") == 1

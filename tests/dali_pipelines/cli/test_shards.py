@@ -123,7 +123,8 @@ def test_parts_that_do_not_fit(
     change(archive)
     before = sorted(os.listdir())
     capsys.readouterr()
-    assert index([*FLAGS, "--num_shards=3", "--join", *flags]) in (1, 2)
+    same = [flag for flag in FLAGS if not "".join(flags).startswith(f"{flag.partition('=')[0]}=")]
+    assert index([*same, "--num_shards=3", "--join", *flags]) in (1, 2)
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert [word for word in named if word not in err] == [], err

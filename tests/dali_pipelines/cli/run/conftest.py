@@ -35,12 +35,12 @@ def run(tmp_path: Path, command: Callable[..., tuple[str, str]]) -> Callable[...
     and `places`, which are pairs of epoch and step.
     """
 
-    def run(data: Path, *flags: object, status: int = 0) -> SimpleNamespace:
+    def run(data: Path | list[str], *flags: object, status: int = 0) -> SimpleNamespace:
         audit, report = tmp_path / "audit.csv", tmp_path / "report.json"
         audit.unlink(missing_ok=True)
         report.unlink(missing_ok=True)
         always = ["--device=cpu", "--num_read_processes=1", f"--audit={audit}"]
-        always += [f"--report={report}", f"--data={data}"]
+        always += [f"--report={report}", "--data", *(data if isinstance(data, list) else [data])]
         out, err = command("run", *always, *flags, status=status)
         found = SimpleNamespace(out=out, err=err, lines=[])
         if report.exists():

@@ -18,7 +18,7 @@ from astropy.table import Table
 from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, open_index
 from dali_pipelines.runtime.ranks import Ranks
-from readers import BlockOrder, Index, Order, WeightedOrder
+from readers import BlockOrder, BucketOrder, Index, Order, WeightedOrder
 from readers.aia.degradation import OFFICIAL_SHA256
 
 Run = Callable[..., Any]
@@ -95,7 +95,7 @@ class TestRows:
 
     def test_several_folders_and_files(self, archive: Path, tmp_path: Path, run: Run) -> None:
         data = [str(archive / "later"), str(archive / "03.fits")]
-        found = run(archive, "--batch_size=4", "--data", *data)
+        found = run(data, "--batch_size=4")
         assert sorted(line["path"] for line in found.lines) == sorted(
             [f"{data[0]}/21.fits", f"{data[0]}/22.fits", data[1]]
         )
@@ -143,6 +143,8 @@ class TestRows:
         found = run(folder, *flags, "--hdus", "image=SCI", "dq=DQ", "e=1")
         assert [line["row"] for line in found.lines if line["valid"] == "1"] == ["0", "2"]
         assert "dq: there is no HDU 'DQ'" in rejected.read_text()
+        with rejected.open(newline="") as file:
+            assert [line["image"] for line in csv.DictReader(file)] == ["dq"]
         assert found.report["config"]["hdus"][1] == ["dq", "DQ"]
         index = Index.scan(folder).with_column("hdu", pa.array([1, 1, None], pa.int64()))
         index.save(tmp_path / "index.parquet")
@@ -181,12 +183,35 @@ class TestResume:
         assert before.rows + after.rows == whole.rows
         assert epochs[0] + epochs[1] == epochs[2]
 
-    def test_shuffled_in_blocks(self, archive: Path, tmp_path: Path, run: Run) -> None:
-        state, flags = tmp_path / "state.json", ["--batch_size=4", "--block_rows=2"]
-        rows = run(archive, *flags, "--max_batches=2", f"--state={state}").rows
+    @pytest.mark.parametrize(
+        ("flags", "order"),
+        [
+            (["--block_rows=2"], BlockOrder(23, block_rows=2)),
+            (["--shuffle", "blocks", "--block_rows=2"], BlockOrder(23, block_rows=2)),
+            (["--shuffle=blocks"], BlockOrder(23)),
+            (["--shuffle=buckets", "--block_rows=4"], BucketOrder(23, block_rows=4)),
+        ],
+    )
+    def test_shuffled_in_blocks(
+        self,
+        archive: Path,
+        tmp_path: Path,
+        run: Run,
+        flags: list[str],
+        order: BlockOrder | BucketOrder,
+    ) -> None:
+        state = tmp_path / "state.json"
+        rows = run(archive, "--batch_size=4", *flags, "--max_batches=2", f"--state={state}").rows
         rows += run(archive, "--batch_size=5", f"--resume={state}").rows
-        order = BlockOrder(23, block_rows=2)
         assert rows == [order.row(0, place) for place in range(23)]
+
+    def test_the_order_in_a_file(self, tmp_path: Path) -> None:
+        settings = tmp_path / "run.toml"
+        for value, shuffle in (("true", True), ("false", False), ('"blocks"', "blocks")):
+            settings.write_text(f"shuffle = {value}\n")
+            assert parse(RunConfig, [f"--config={settings}"], None, "run").shuffle == shuffle
+        again = [f"--config={settings}", "--no-shuffle"]
+        assert parse(RunConfig, again, None, "run").shuffle is False
 
     def test_epochs_of_steps(self, archive: Path, tmp_path: Path, run: Run) -> None:
         """Stopped in the second one, and resumed with another batch size."""
@@ -274,7 +299,7 @@ class TestBadFiles:
         assert sorted(found.rows) == [row for row in ALL if row not in (5, 11)]
         with path.open(newline="") as file:
             lines = {int(line["row"]): line for line in csv.DictReader(file)}
-        assert list(lines[5]) == ["path", "hdu", "row", "reason", "epoch", "step"]
+        assert list(lines[5]) == ["path", "hdu", "row", "reason", "epoch", "step", "image"]
         reported = {bad["row"]: bad for bad in found.report["rejected"]}
         assert sorted(lines) == sorted(reported) == [5, 11]
         for row in 5, 11:

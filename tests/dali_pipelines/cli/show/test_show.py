@@ -414,7 +414,8 @@ def test_masks_and_boxes_are_where_they_belong(
         Image.fromarray(mask).save(mask_path)
     else:
         fits.writeto(path, image.astype(np.int16))
-        fits.writeto(mask_path, mask)
+        hdus = [fits.PrimaryHDU(mask * 0), fits.ImageHDU(mask, name="SEG")]
+        fits.HDUList(hdus).writeto(mask_path)
     table = {"path": [str(path)], "mask_path": [str(mask_path)], "box": [[[*map(float, box)]]]}
     Index(pa.table({**table, "labels": [[3]]})).save(tmp_path / "all.arrow")
 
@@ -427,7 +428,8 @@ def test_masks_and_boxes_are_where_they_belong(
     top, bottom = (36, 56) if is_photo else (8, 28)  # the first row of FITS is at the bottom
     assert int(rectangle.sum()) == 30 * 20
     assert np.flatnonzero(rectangle.any(axis=1))[0] == top
-    np.testing.assert_array_equal((drawn("--mask=mask_path") != plain).any(axis=2), rectangle)
+    flag = "--mask=mask_path" if is_photo else "--mask=mask_path=SEG"
+    np.testing.assert_array_equal((drawn(flag) != plain).any(axis=2), rectangle)
     if is_photo:  # numbers of instances need not fit into 8 bits
         Image.fromarray(mask.astype(np.uint16) * 700).save(mask_path)
         np.testing.assert_array_equal((drawn("--mask=mask_path") != plain).any(axis=2), rectangle)
