@@ -37,14 +37,7 @@ def array_index(data: str | Sequence[str], storage: Storage) -> Index:
 def zarr_index(data: str | Sequence[str], storage: Storage, **settings: Any) -> Index | str:
     """Return the Index of Zarr stores, or why there are none; "" if the suffix is that of HDF5.
 
-    Parameters
-    ----------
-    data : str or sequence of str
-        Roots, or globs of them.
-    storage : Storage
-        How remote objects are requested.
-    **settings
-        Arguments of `Index.from_zarr`.
+    `data` are roots or globs, `settings` arguments of `Index.from_zarr`.
     """
     from readers.chunks.hdf5 import SUFFIXES
     from readers.chunks.zarr import NoZarrError

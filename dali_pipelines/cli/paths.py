@@ -101,6 +101,12 @@ def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storag
     return array_index(data, storage)
 
 
+def marked(path: str, mark: str) -> str:
+    """Return the name of another file beside a file: ``a.train.json`` for ``a.json``."""
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.{mark}{suffix}"
+
+
 def check_output(path: str) -> None:
     """Raise CommandError before the work if a file could not be written after it."""
     written = path if _is_device(path) else os.path.dirname(os.path.realpath(path))

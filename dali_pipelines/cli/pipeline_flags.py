@@ -372,38 +372,21 @@ def suffixes_of(pipeline: str) -> Sequence[str]:
 def stretch_of(text: str) -> Stretch:
     """Return the Stretch that a text describes.
 
-    Parameters
-    ----------
-    text : str
-        A kind with values, e.g. ``asinh(unit=100)``, or a TOML table as text: ``{'kind': 'asinh',
-        'unit': 100}``.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, the kind is unknown, or a value makes no sense.
+    The text is a kind with values, such as ``asinh(unit=100)``, or a TOML table as text, such as
+    ``{'kind': 'asinh', 'unit': 100}``. ValueError if it is neither, or a value makes no sense.
     """
     kind, values, settings = _call_of("stretch", text, "asinh(unit=100, a=0.1)", "kind")
-    try:
-        pairs = {name: tuple(one) for name, one in settings.items() if isinstance(one, list)}
-        return Stretch(*values, **{"kind": kind, **settings, **pairs})
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"--stretch {text!r}: {error}") from None
+    pairs = {name: tuple(one) for name, one in settings.items() if isinstance(one, list)}
+    made: Stretch = _made("stretch", text, Stretch, values, {"kind": kind, **settings, **pairs})
+    return made
 
 
 def augmentation_of(text: str) -> Augmentation:
     """Return the augmentation that a text describes.
 
-    Parameters
-    ----------
-    text : str
-        A call with literal values, e.g. ``RandAugment(2, magnitude=9)``, or a TOML table as text:
-        ``{'name': 'RandAugment', 'magnitude': 9}``.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, the name is unknown, or a value makes no sense.
+    The text is a call with literal values, such as ``RandAugment(2, magnitude=9)``, or a TOML table
+    as text, such as ``{'name': 'RandAugment', 'magnitude': 9}``. ValueError if it is neither, the
+    name is unknown, or a value makes no sense.
     """
     import dali_pipelines
 
@@ -415,10 +398,8 @@ def augmentation_of(text: str) -> Augmentation:
             f"--augment has no {name!r}: {did_you_mean(name, AUGMENTATIONS)}available are "
             f"{', '.join(AUGMENTATIONS)}"
         )
-    try:
-        return getattr(dali_pipelines, name)(*values, **settings)
-    except (OSError, TypeError, ValueError) as error:  # RecordedNoise looks for files
-        raise ValueError(f"--augment {text!r}: {error}") from None
+    made: Augmentation = _made("augment", text, getattr(dali_pipelines, name), values, settings)
+    return made
 
 
 def parsed_features(text: str) -> str | Spectrogram:
@@ -427,16 +408,28 @@ def parsed_features(text: str) -> str | Spectrogram:
     ValueError if there are no such features, or a value makes no sense.
     """
     name, values, settings = _call_of("features", text, "LogMel(n_mels=64)", "name")
-    for kind in (Spectrogram, LogMel, Mfcc):
-        if name == kind.__name__ and not values:
-            try:
-                return kind(**settings)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"--features {text!r}: {error}") from None
+    kinds = {kind.__name__: kind for kind in (Spectrogram, LogMel, Mfcc)}
+    if name in kinds and not values:
+        made: Spectrogram = _made("features", text, kinds[name], (), settings)
+        return made
     if values or settings or name not in get_args(FeatureName):
-        known = (*get_args(FeatureName), "Spectrogram(...)", "LogMel(...)", "Mfcc(...)")
+        known = (*get_args(FeatureName), *(f"{kind}(...)" for kind in kinds))
         raise ValueError(f"--features must be one of {', '.join(known)}, got {text!r}")
     return str(name)
+
+
+def _made(
+    flag: str,
+    text: str,
+    kind: Callable[..., Any],
+    values: Sequence[Any],
+    settings: Mapping[str, Any],
+) -> Any:
+    """Make an object of the library; its error becomes a ValueError that names the flag."""
+    try:
+        return kind(*values, **settings)
+    except (OSError, TypeError, ValueError) as error:  # RecordedNoise looks for files
+        raise ValueError(f"--{flag} {text!r}: {error}") from None
 
 
 class _Infinities(ast.NodeTransformer):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dali_pipelines.cli.flag_types import at_least, hdu_name, location
 from dali_pipelines.cli.options import option, settings_of
+from dali_pipelines.cli.paths import marked
 from dali_pipelines.runtime.cgroup import whole_cores
 from readers.places.storage import Storage
 
@@ -121,8 +122,7 @@ class ClusterFlags:
         """Return the name of this process's own file: ``a.shard3of10.json`` for ``a.json``."""
         if self.shard_id is None:
             return path
-        stem, suffix = os.path.splitext(path)
-        return f"{stem}.shard{self.shard_id}of{self.num_shards}{suffix}"
+        return marked(path, f"shard{self.shard_id}of{self.num_shards}")
 
 
 def shard_of(name: str, num_shards: int) -> int:

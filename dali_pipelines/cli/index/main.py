@@ -277,7 +277,7 @@ def _check_columns(config: IndexConfig, names: Sequence[str]) -> None:
 
 
 def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table) -> pa.Table:
-    """Return the table with the positions of JPEG rows and FITS tiles, if flags ask for them."""
+    """Return the table with the MCU index and the tile offsets, if flags ask for them."""
     if not (config.mcu_rows or config.fits_tiles):
         return table
     from dali_pipelines import with_mcu_rows, with_tiles
@@ -287,16 +287,14 @@ def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table)
     progress = functools.partial(Bar, total=table.num_rows, unit="files")
     index = Index(table)
     how: dict[str, Any] = {"storage": config.storage, "executor": executor}
-    if config.mcu_rows:
-        index = with_mcu_rows(index, config.num_processes, progress, **how)
-        without = index.table["mcu_rows"].null_count
-        what = f"Positions of rows added for {len(index) - without} files"
-        print(f"{what}; {without} have another coding.")
-    if config.fits_tiles:
-        index = with_tiles(index, config.num_processes, progress, **how)
-        without = index.table["fits_tiles"].null_count
-        what = f"Positions of tiles added for {len(index) - without} images"
-        print(f"{what}; {without} are stored in another form.")
+    for flag, add, told in (
+        ("mcu_rows", with_mcu_rows, "MCU index added for {} files; {} have another coding."),
+        ("fits_tiles", with_tiles, "Tile offsets added for {} images; {} have another form."),
+    ):
+        if getattr(config, flag):
+            index = add(index, config.num_processes, progress, **how)
+            without = index.table[flag].null_count
+            print(told.format(len(index) - without, without))
     return index.table
 
 

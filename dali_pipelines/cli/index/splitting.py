@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import CommandError, refusing
+from dali_pipelines.cli.paths import marked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 def files(config: IndexConfig) -> list[str]:
     """Return the files to write: OUT, or one for each part, e.g. index.train.parquet."""
-    stem, suffix = os.path.splitext(config.out)
-    return [f"{stem}.{name}{suffix}" for name in config.split or ()] or [config.out]
+    return [marked(config.out, name) for name in config.split or ()] or [config.out]
 
 
 def check_flags(config: IndexConfig) -> None:

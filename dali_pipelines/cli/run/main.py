@@ -21,12 +21,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import EXTRA, CommandError, command, count, one_line
 from dali_pipelines.cli.options import config_files, parse
-from dali_pipelines.cli.paths import check_outputs, check_unread
+from dali_pipelines.cli.paths import check_outputs, check_unread, marked
 from dali_pipelines.cli.run_config import (
     RunConfig,
     choose_devices,
@@ -117,21 +116,10 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
             f"--num_gpus={config.num_gpus} but {ranks.world_size} ranks were launched, one for "
             "each GPU: leave it out, or launch another number, torchrun's --nproc_per_node"
         )
-    own: dict[str, Any] = {}
-    for name in ("rejected", "report", "audit"):
-        path = getattr(config, name)
-        own[name] = path and _own_file(Path(path), ranks)
-    return replace(
-        config,
-        num_gpus=1,
-        state=config.state if ranks.rank == 0 else None,
-        **own,
-    )
-
-
-def _own_file(path: Path, ranks: Ranks) -> str:
-    """Return the name of this rank's own file: ``audit.rank1.csv`` for ``audit.csv``."""
-    return str(path.with_name(f"{path.stem}.rank{ranks.rank}{path.suffix}"))
+    own = {name: getattr(config, name) for name in ("rejected", "report", "audit")}
+    own = {name: path and marked(path, f"rank{ranks.rank}") for name, path in own.items()}
+    state = config.state if ranks.rank == 0 else None
+    return replace(config, num_gpus=1, state=state, **own)
 
 
 def make_loader(

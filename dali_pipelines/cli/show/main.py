@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from dali_pipelines.cli.show.own_folders import use_writable_folders
     from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING, drawn
     from dali_pipelines.cli.show.sheet import save_sheet
+    from dali_pipelines.spread_rows import spread_rows
 
     with refusing(OSError, ValueError):
         calibration = config.calibration
@@ -77,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.before_after and (len(found) > 1 or found.parts):
         raise CommandError(f"--before_after is for one file, got {len(found)}")
     use_writable_folders()
-    index = _spread(found, 1 if config.each_augment else config.count)
+    count = 1 if config.each_augment else config.count
+    index = found.select([0] if count == 1 else spread_rows(len(found), count, seed=0))
     cells: list[Picture | Sketch] = []
     try:
         if config.before_after:
@@ -109,13 +111,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         first = rejected[0]
         print(f"the first, {first.caption[0]}: {first.remark}", file=sys.stderr)
     return 0 if shown else 1
-
-
-def _spread(index: Index, count: int) -> Index:
-    """Choose a random row from each of equal parts of the Index; with one part the first row."""
-    from dali_pipelines.spread_rows import spread_rows
-
-    return index.select([0] if count == 1 else spread_rows(len(index), count, seed=0))
 
 
 def _pictures_of_row(index: Index, config: ShowConfig) -> int:
