@@ -54,7 +54,7 @@ def zarr_index(data: str | Sequence[str], storage: Storage, **settings: Any) -> 
 
 
 def _expanded(name: str) -> list[str]:
-    """Return the folders that a glob stands for, sorted."""
+    """Return the folders that match a glob, sorted; other names as they are."""
     found = [] if is_url(name) or not glob.has_magic(name) else sorted(glob.glob(name))
     return found or [name]
 

@@ -29,7 +29,7 @@ _SETTING = re.compile(
     r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
 )
 _REPORTED = "dali_pipelines.loading.recovery"
-"""Logger of rejected rows. They are not shown, as reports list them."""
+"""Logger of rejected rows. Its messages are not shown, because reports list these rows."""
 
 
 class CommandError(Exception):
@@ -57,7 +57,7 @@ def count(number: int, noun: str) -> str:
 def one_line(message: object) -> str:
     """Return a message without line breaks, runs of blanks and control characters.
 
-    For an OSError this is the file, if there is one, and the reason, without the error number.
+    For an OSError, return its file, if any, and the reason, without the error number.
     """
     if isinstance(message, OSError) and message.strerror and message.filename is not None:
         message = f"{os.fsdecode(message.filename)}: {message.strerror}"
@@ -115,8 +115,8 @@ def command(
 def _open_streams() -> None:
     """Open /dev/null in place of standard streams that are closed (``2>&-``).
 
-    Otherwise a file that the command opens would get the number of stderr, and the output of
-    libraries to it.
+    Otherwise the next opened file would get the descriptor of stderr, and libraries would write
+    their messages into that file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -176,7 +176,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 def _drop_output() -> None:
-    """Drop output that cannot be written: the interpreter would complain at its end."""
+    """Drop output that cannot be written, because the interpreter would report it at exit."""
     try:
         print(end="", flush=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""``--executor``: workers of a cluster, which an existing engine starts."""
+"""``--executor``: workers of an existing cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _dask(name: str) -> Iterator[Executor]:
     address = f"tcp://{name.removeprefix(_DASK)}"
     with Client(address, set_as_default=False) as client:
         if not client.nthreads():  # an adaptive cluster starts workers when there are tasks
-            print(f"--executor={name}: waiting for workers, there is none yet", file=sys.stderr)
+            print(f"--executor={name}: waiting for workers, none has started yet", file=sys.stderr)
         # Otherwise Dask would merge calls with equal arguments, even those of other commands.
         yield client.get_executor(pure=False)
 

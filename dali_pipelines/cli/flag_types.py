@@ -82,7 +82,7 @@ def column_and_hdu(text: str) -> str:
 
 
 def named_hdu(text: str) -> tuple[str, Any]:
-    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N from the HDU of the row.
+    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N from the row's HDU on.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def positions(text: str) -> dict[str, int]:
 
 
 def function_of(flag: str, name: str) -> Any:
-    """Return a function by its name, also from the current folder; ValueError if there is none."""
+    """Import a function by its name, also from the current folder; ValueError if that fails."""
     sys.path.append(os.getcwd())
     try:
         if not name.partition(":")[2]:

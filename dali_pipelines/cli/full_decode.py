@@ -24,10 +24,10 @@ from readers.places.file_object import file_object
 def check_whole(row: Row, planes: int = 1) -> None:
     """Decode a whole file by astropy or Pillow, and check DATASUM, or the checksums of a PNG.
 
-    The entropy-coded data of a JPEG are also decoded by libjpeg-turbo, whose warnings count as
-    errors. If they are sequential in one scan, the toolkit's own kernel decodes them, too. A FITS
-    file is also read and decoded as in pipelines. The HDU of the row holds the image, with this
-    number of `planes`.
+    A JPEG is also decoded by libjpeg-turbo, and its warnings count as errors. If the JPEG is
+    sequential with one scan, the toolkit's own kernel decodes its entropy-coded data, too. A FITS
+    file is also read and decoded as in pipelines: the image in the HDU of the row, with this number
+    of `planes`.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def unpacked_file(place: Place) -> Iterator[BinaryIO]:
 def _check_data_sum(place: Place, hdu: int) -> None:
     """Check the DATASUM of the image's HDU, if it has one.
 
-    CHECKSUM is not checked, because it includes the header: astropy corrects cards that break the
-    standard, such as those of JSOC, and then computes another sum.
+    CHECKSUM is not checked, because it includes the header. astropy corrects cards that break the
+    standard, as in files of JSOC, and then computes another sum.
     """
     with read_errors(place.name, hdu, None), FitsFile.at(place, hdu) as file:
         found = find_image(file)

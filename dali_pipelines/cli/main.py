@@ -1,4 +1,4 @@
-"""The program ``dali-pipelines``: run the command that its first argument names."""
+"""The program ``dali-pipelines``: run the command named by its first argument."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dali_pipelines.runtime.version import own_version
 from readers.messages import did_you_mean
 
 COMMANDS = {
-    "run": "iterate an archive, alone or under torchrun, and report speed and what limits it",
-    "doctor": "check whether this machine is fit for a run with the same flags",
+    "run": "iterate an archive, alone or under torchrun; report the speed and the bottleneck",
+    "doctor": "check this machine for a run with the same flags",
     "index": "scan an archive once into an Index file; filter it, group it",
-    "verify": "decode files, and compare with astropy's and Pillow's pixels",
+    "verify": "decode files, and compare the pixels with those of astropy, Pillow and others",
     "prep": "write level 1.5 files of AIA level 1 and HMI",
     "stats": "measure pixels, to choose mean, std and a stretch for a network",
     "show": "draw a contact sheet of what a network will see",
@@ -31,7 +31,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 0 for success, 2 for wrong usage, or another.
 
-    The arguments are its name and its flags, by default those of the process.
+    `argv` has its name and its flags; by default they are the arguments of the process.
     """
     argv = sys.argv[1:] if argv is None else argv
     width = max(map(len, COMMANDS)) + 2

@@ -58,7 +58,7 @@ def settings_of(
     renamed: Mapping[str, str] | None = None,
     **changes: Mapping[str, Any],
 ) -> Any:
-    """Declare a field that gathers settings of the library, each with a flag, if they are given.
+    """Declare a field with the given settings of the library; each setting has a flag.
 
     Parameters
     ----------
@@ -67,12 +67,11 @@ def settings_of(
     names : str
         Names of the settings, separated by blanks.
     hints : type, optional
-        TypedDict with the accepted types, if they differ from those of the fields.
+        TypedDict with the accepted types, if they differ from the fields.
     renamed : mapping of str to str, optional
-        Names of flags that differ from those of the settings.
+        Names of flags that differ from their settings.
     **changes
-        Options of ``ArgumentParser.add_argument`` by setting, in place of those that follow from
-        its type.
+        Options of ``ArgumentParser.add_argument`` by setting; others follow from its type.
     """
     metadata = {
         "declared": declared,
@@ -115,9 +114,9 @@ def flags_of(config_class: type[Any]) -> list[Flag]:
 
 
 def given_flags(config: Any, *names: str) -> dict[str, Any]:
-    """Return the values of a configuration by flag, and the given settings of the library.
+    """Return the values of all flags, or of those in the named fields, by flag.
 
-    With names of fields, only these.
+    Settings of the library are left out if they are not given.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(config):

@@ -41,15 +41,15 @@ def index_of(
     """Return one Index with a row for each image; images of one sample get separate rows.
 
     The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows without an
-    HDU in their Index get `hdu`; CommandError if all rows have others.
+    HDU in their Index get `hdu`; CommandError if all rows have other HDUs.
     """
     return _images([scanned(file, suffixes, storage) for file in files], hdu)
 
 
 def samples_of(files: Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index of the only file, with all its columns, or one Index of several files."""
+    """Return one Index of the files; that of a single file keeps all of its columns."""
     indexes = [scanned(file, suffixes, storage) for file in files]
-    if len(files) > 1 and not suffixes:  # of arrays, whose columns tell where they are
+    if len(files) > 1 and not suffixes:  # arrays: their columns locate the chunks
         with refusing(ValueError):
             return type(indexes[0]).concat(indexes, fill=True)
     return indexes[0] if len(files) == 1 else _images(indexes)
@@ -91,7 +91,7 @@ def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
 
 
 def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return the Index like `scanned`, also of several paths, with the errors of its methods."""
+    """Like `scanned`, but for one path or several, and with the errors of Index's methods."""
     from dali_pipelines.cli.arrays import array_index
     from readers.index.table import INDEX_SUFFIXES, Index
 
@@ -102,7 +102,7 @@ def index_at(data: str | Sequence[str], suffixes: Sequence[str], storage: Storag
 
 
 def marked(path: str, mark: str) -> str:
-    """Return the name of another file beside a file: ``a.train.json`` for ``a.json``."""
+    """Return the name of a file beside another one: ``a.train.json`` for ``a.json``."""
     stem, suffix = os.path.splitext(path)
     return f"{stem}.{mark}{suffix}"
 
@@ -117,9 +117,10 @@ def check_output(path: str) -> None:
 def check_outputs(config: Any, config_files: Sequence[str], /, **paths: str | None) -> None:
     """Raise CommandError if outputs cannot be written, are also inputs, or have two flags.
 
-    Inputs are the files of ``--config``, and existing files that settings of `config` name, except
-    those in `paths`, and `resume`, which may be the `state` that is written. All outputs but `out`
-    and `output` are tables and reports, which must not replace images. See also `check_unread`.
+    Inputs are the files of ``--config``, and existing files in settings of `config`. The settings
+    in `paths` are outputs. `resume` is not an input, because it may be the same file as `state`.
+    All outputs except `out` and `output` are tables and reports, which must not replace images. See
+    also `check_unread`.
     """
     given = given_flags(config)
     names = given.keys() - {*paths, "resume"}
@@ -157,8 +158,8 @@ def check_unread(table: pa.Table, *outputs: str | None) -> None:
 def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
     """Return the paths that may refer to this file.
 
-    If there are many, these are the paths of the same name, unless the file has several hard links.
-    Among many, a symbolic link with another name is therefore missed.
+    Among more than `_FEW_FILES` paths, these are the paths with the name of the file, unless it has
+    several hard links. A symbolic link with another name is then missed.
     """
     import pyarrow.compute as pc
 
@@ -270,8 +271,8 @@ def write_file(path: str, content: str | bytes) -> None:
 def write_table(path: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file, all or nothing, see `OutputFile`.
 
-    Paths are written unchanged, so that programs can open them: a spreadsheet does not take an
-    absolute path, a number or a reason for a formula.
+    Paths are written unchanged, so that programs can open them. Spreadsheets do not interpret
+    absolute paths, numbers and reasons as formulas.
     """
     import csv
 

@@ -116,7 +116,7 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     preset: str | None = option(
         None,
-        "aia: calibrate and stretch by this recipe, a name or a .toml file; chunked: stretch by it",
+        "aia: recipe of calibration and stretch, a name or a .toml file; chunked: only its stretch",
         metavar="NAME",
     )
     variables: tuple[str, ...] | None = option(
@@ -145,12 +145,12 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     short: str | None = option(
         None,
-        "audio, video: what to do with recordings or videos that are shorter",
+        "audio, video: what to do with recordings or videos shorter than a segment or clip",
         choices=("reject", "pad"),
     )
     rate: int | None = option(
         None,
-        "audio: samples per second to resample to (default: those of the first recording)",
+        "audio: samples per second after resampling (default: the rate of the first recording)",
         type=int,
         metavar="HZ",
     )
@@ -162,7 +162,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         metavar="N",
     )
     speeds: tuple[float, ...] | None = option(
-        None, "audio: factors of the speed, one is drawn", type=float, nargs="+", metavar="N"
+        None, "audio: speeds; each recording gets one at random", type=float, nargs="+", metavar="N"
     )
     features: str | None = option(
         None,
@@ -171,13 +171,13 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     frames: int | None = option(
         None,
-        "video: frames of a clip (default: those of the clips in the Index)",
+        "video: frames of a clip (default: as in the clips of the Index)",
         type=at_least(1),
         metavar="N",
     )
     stride: int | None = option(
         None,
-        "video: frames from one of a clip to the next (default: 1)",
+        "video: distance between two frames of a clip, in frames (default: 1)",
         type=at_least(1),
         metavar="N",
     )
@@ -206,9 +206,9 @@ class PipelineFlags(StorageFlags, HduFlags):
 
     @cached_property
     def pipeline_config(self) -> PipelineConfig:
-        """The settings of the pipeline, checked, with defaults for all that were not given.
+        """The settings of the pipeline, checked, with defaults for those that are not given.
 
-        The crop is not the one of the pipeline if the Index has windows.
+        If the Index may have windows, the crop is a placeholder.
         """
         from dali_pipelines.loading.settings import takes_windows
 
@@ -218,7 +218,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         if self.pipeline == "chunked" and settings.get("grid") == "chunks":
             del settings["grid"]
         if self.pipeline not in ("audio", "video") and takes_windows(settings):
-            settings.setdefault("crop", (1, 1))  # the Index may have their size: the Loader checks
+            settings.setdefault("crop", (1, 1))  # the Loader checks the real one
         return PipelineConfig(**settings)
 
     def pipeline_settings(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class PipelineFlags(StorageFlags, HduFlags):
         }
 
     def factory_settings(self) -> dict[str, Any]:
-        """Return all given keywords for the factory, also those that only this factory takes."""
+        """Return all given keywords for the factory of ``--pipeline``."""
         given = self._own_flags()
         preset = given.pop("preset", None)
         if self.pipeline == "chunked" and preset is not None:
@@ -463,4 +463,4 @@ def _call_of(
             return tree.func.id, [*map(ast.literal_eval, tree.args)], settings
     except (SyntaxError, ValueError, KeyError, RecursionError):
         pass
-    raise ValueError(f"--{flag} takes names with numbers, such as {example!r}, got {text!r}")
+    raise ValueError(f"--{flag} takes a name with values, such as {example!r}, got {text!r}")

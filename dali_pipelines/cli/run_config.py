@@ -68,11 +68,11 @@ class RunConfig(DeviceFlags, ImagesFlags):
     )
     num_read_processes: int = option(
         4,
-        "reader processes, shared out over the shards; under torchrun, srun or mpirun, of each "
+        "reader processes, divided among the shards; under torchrun, srun or mpirun those of each "
         "rank",
     )
     batch_size: int = option(16, "samples per shard and step")
-    num_gpus: int = option(1, "shards, one for each GPU; without GPUs as many on the CPU")
+    num_gpus: int = option(1, "shards, one on each GPU; without a GPU they are all on the CPU")
     num_threads: int | None = option(
         None, "DALI threads per shard (default: cores / shards)", type=int, metavar="N"
     )
@@ -89,11 +89,11 @@ class RunConfig(DeviceFlags, ImagesFlags):
     bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
     max_bad: float | None = option(
         None,
-        "unreadable files to skip at most: 10 is a number, 0.01 a share, 1.0 all",
+        "maximum of unreadable files to skip: 10 is a number, 0.01 a share, 1.0 all",
         type=number_or_share,
         metavar="NUMBER",
     )
-    rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
+    rejected: str | None = option(None, "write a list of the skipped files", metavar="FILE.csv")
     restart_readers: int = option(0, "times to continue after a reader process has died")
     settings: dict[str, Any] = image_settings(
         "columns mean std dtype weights tail block_rows epoch_steps read_timeout start_method "
@@ -105,8 +105,8 @@ class RunConfig(DeviceFlags, ImagesFlags):
         cache_bytes={"type": number_of_bytes, "metavar": "BYTES"},
     )
     calibration_settings: dict[str, Any] = calibration_settings("size")
-    report: str | None = option(None, "write what was measured", metavar="FILE.json")
-    audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
+    report: str | None = option(None, "write settings, figures and versions", metavar="FILE.json")
+    audit: str | None = option(None, "write a line for each delivered sample", metavar="FILE.csv")
     state: str | None = option(
         None, "write the position where the run stopped, also after SIGTERM", metavar="FILE.json"
     )
@@ -182,9 +182,9 @@ def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
 
 
 def of_run(config_class: type[Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of a file for `run` by their names in a command that reads files.
+    """Return the settings of a file for `run` that the command of `config_class` has, too.
 
-    Those that have no effect in that command, whose configuration is `config_class`, are left out.
+    They get their names in that command. Settings that `run` does not know stay, to be rejected.
     """
     own, theirs = ({flag.name for flag in flags_of(each)} for each in (config_class, RunConfig))
     renamed = {"files" if name == "data" else name: one for name, one in settings.items()}

@@ -88,12 +88,15 @@ class ClusterFlags:
 
     executor: str | None = option(
         None,
-        "workers that do the work: dask://HOST:PORT, mpi, or a function that returns a "
+        "workers of a cluster: dask://HOST:PORT, mpi, or a function that returns a "
         "concurrent.futures.Executor",
         metavar="NAME|MODULE:FUNCTION",
     )
     num_shards: int | None = option(
-        None, "processes of a job array, which share the files", type=at_least(1), metavar="N"
+        None,
+        "number of processes of a job array, each with a share of the files",
+        type=at_least(1),
+        metavar="N",
     )
     shard_id: int | None = option(
         None, "number of this process, from 0 on", type=at_least(0), metavar="I"
@@ -126,5 +129,5 @@ class ClusterFlags:
 
 
 def shard_of(name: str, num_shards: int) -> int:
-    """Return the shard of a file: it does not depend on other files, so new ones may appear."""
+    """Return the shard of a file. It depends only on the name, so new files may appear."""
     return zlib.crc32(os.fsencode(name)) % num_shards

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 MOST_PROCESSES = 4
 """Number of readers, and of processes of the other decoder in `verify`."""
 _MOST_OF_STORE = 3
-"""Number of consecutive rows without an answer of the store after which the command stops."""
+"""The command stops after this many consecutive rows without an answer of the store."""
 
 
 class Rejections:
-    """Reasons why the rows of such a Loader are rejected, queried one by one."""
+    """Reasons for the rejected rows of such a Loader, row by row."""
 
     def __init__(self) -> None:
         self._of_store = 0
@@ -29,8 +29,8 @@ class Rejections:
         Raises
         ------
         OSError
-            If the store failed for this row and for the rows before it: all others would wait as
-            long.
+            If the store failed for this row and the rows before it: each further row would have
+            to wait as well.
         """
         rejected = loader.stats.rejected.get(number)
         if rejected is None:

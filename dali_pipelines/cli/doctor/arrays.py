@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.job import Job
 
 _MUCH = 4
-"""Ratio of decoded pixels to pixels of the window above which a remedy is named."""
+"""Ratio of decoded pixels to pixels of the window; above it a remedy is named."""
 _LIBRARIES = {"zlib": "deflate", "gzip": "deflate", "crc32c": "google_crc32c"}
-"""Modules that undo filters; numcodecs undoes all others."""
+"""Modules that decode filters; numcodecs decodes all others."""
 
 
 def chunks(job: Job) -> Finding | None:
@@ -94,6 +94,6 @@ def _remedy(array: ChunkedArray) -> str:
     if any(one > 1 for one in others):
         return (
             "a chunk has several positions along another axis, and is decoded whole for each row: "
-            "write it again with one position, or compressed by Blosc, which is read in blocks"
+            "write the array with one position in a chunk, or with Blosc, whose blocks are read"
         )
     return "a larger --crop, or smaller chunks, would decode less"

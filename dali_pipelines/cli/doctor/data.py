@@ -44,9 +44,9 @@ _FILES = 64
 _FILE_BYTES = 512_000_000
 _BLOCK = 4 << 20
 _SLOW = 50e6
-"""Bytes per second of one process below which more processes are advised; one disk gives 150e6."""
+"""Bytes per second of one process; if it is slower, more are advised. A disk gives 150e6."""
 _TELLING = 8_000_000
-"""Least number of bytes for a speed that reflects the storage, not the opening of small files."""
+"""Fewest bytes that show the speed of the storage, and not of opening small files."""
 
 _RANGE = 4 << 20
 _AT_ONCE = 16
@@ -93,7 +93,7 @@ def data(job: Job) -> Finding | None:
                 failures.append(f"{path}: {error.strerror}")
         seconds = time.perf_counter() - started
     if failures:
-        found = f"data: {len(failures)} of {len(paths)} files tried cannot be read"
+        found = f"data: {len(failures)} of {tried} files tried cannot be read"
         first = f"the first: {failures[0]}"
         if job.config.bad_sample == "skip":
             return note(f"{found} and will be left out, {first}")
@@ -258,7 +258,7 @@ def read_ahead(job: Job) -> Finding | None:
 
 
 def _uncached(source: Source, job: Job) -> Source:
-    """Return a Source without the cache, which is only for the run itself."""
+    """Return a Source without the cache: only the run itself uses it."""
     return replace(source, columns=source.columns.with_places(Places(job.config.storage)))
 
 
@@ -290,7 +290,7 @@ def settings(job: Job) -> Finding:
 
 
 def _first_error(source: Source) -> OSError | None:
-    """Return why the first file, which the pipeline skipped, cannot be read, or None."""
+    """Return why the first file cannot be read, or None."""
     try:
         source.reader.peek(source.columns.row(0), None)
     except OSError as error:
@@ -393,11 +393,11 @@ def memory(job: Job) -> Finding:
 
 
 def address_space(job: Job) -> Finding:
-    """Limits of virtual memory and of file size, which apply to memory that processes share."""
+    """Limits of virtual memory and of file size; both apply to memory shared by processes."""
     from dali_pipelines.memory import in_words
 
     readers = max(1, sum(pipeline.num_read_processes for pipeline in job.peeked_pipelines))
-    # Readers take samples as they become free, so some take more than others.
+    # Readers take samples when they are free, so some take more than others.
     needed, room = 2 * job.estimate.shared // readers, region_bytes(readers)
     words = f"address space: {in_words(needed)} needed for samples of a reader, {in_words(room)}"
     if room < needed:

@@ -63,14 +63,14 @@ def bad(found: str, remedy: str) -> Finding:
 
 
 class Unknown(Exception):
-    """A check needs a fact that another check failed to find, and has reported."""
+    """A check needs a fact that an earlier check could not find, and has reported."""
 
 
 class Fact(Generic[Found]):
-    """A property of a Job that is looked up once, as waiting for a silent store takes long.
+    """A property of a Job that is looked up once, because a silent store answers late.
 
-    If that fails, the first check that uses it gets the error, and reports it. All others get
-    Unknown.
+    If the look-up fails, the first check that uses the property gets the error, and reports it. All
+    later checks get Unknown.
     """
 
     def __init__(self, look: Callable[[Job], Found], unknown: str) -> None:
@@ -153,13 +153,13 @@ class Job:
         return map(columns.row, itertools.islice(range(0, len(self.index), step), count))
 
     def counted(self, noun: str) -> str:
-        """Return the number of files as text, and that of rows if it differs."""
+        """Return the number of files as text, and the number of rows if it differs."""
         files, rows = len(self.paths), len(self.index)
         return count(files, noun) + (f" of {count(rows, 'row')}" if files != rows else "")
 
     @property
     def first_path(self) -> str:
-        """Path or URL of the data; empty if they could not be opened, as another check says."""
+        """Path or URL of the data; empty if they cannot be opened, which another check reports."""
         data = self.config.data or ""
         if is_url(first := data if isinstance(data, str) else data[0]):
             return first
@@ -211,9 +211,9 @@ class Job:
 
 
 def object_of(row: Row) -> Row:
-    """Return the row as an object with a chunk of it, or without one with its metadata.
+    """Return an object of the row's store: one of its chunks, or its metadata without a chunk.
 
-    For rows that are files, it is the row itself.
+    A row that is a file is returned itself.
     """
     if not row.notes.get(NOTE):
         return row
@@ -233,6 +233,6 @@ def object_of(row: Row) -> Row:
 
 
 def _noted(row: Row) -> Row:
-    """Return a row of the whole object, with its length and ETag, which may take a request."""
+    """Return a row of the whole object with its length and ETag; this may take a request."""
     place = replace(row, offset=None).place
     return replace(row, offset=None, etag=place.etag, file_bytes=place.nbytes)

@@ -7,8 +7,8 @@
     BAD   finding: the remedy
 
 It reads up to 64 rows (8 if they are URLs) like a reader of the run, and decodes FITS images of one
-plane. So it finds files that cannot be read, and batches of images that differ in size. Use verify
-for other images, which only the graph decodes.
+plane. So it finds files that cannot be read, and batches of images that differ in size. Only the
+graph decodes other images: check them with verify.
 
 For arrays in chunks it checks the filters, and prints how many chunks a window needs.
 
@@ -16,8 +16,8 @@ For URLs it prints the source of credentials, the time of an answer, whether ran
 If-Match work, the bytes per second, and the number of samples that each reader must read at once to
 be busy.
 
-No reader is started, and CUDA is not initialised in this process. Without --data it looks at the
-sample set, which is made on first use, as by run. The exit status is 0 if nothing is BAD, else 1; 2
+No reader is started, and CUDA is not initialised in this process. Without --data it checks the
+sample set, which it makes on first use, like run. The exit status is 0 if nothing is BAD, else 1; 2
 for wrong usage.
 """
 

@@ -1,4 +1,4 @@
-"""NVIDIA's driver and GPUs, by NVML, which does not initialise CUDA."""
+"""NVIDIA's driver and GPUs by NVML, without initialising CUDA."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ print(why_refused() or "")
 _SHM = Path("/dev/shm")
 
 _BUSY = 2.0
-"""Most threads and readers per core without a remark, because readers mostly wait for files."""
+"""Threads and readers per core up to which all is well: readers mostly wait for files."""
 _TOO_MANY = 8.0
-"""Fewest threads and readers per core that mostly compete for cores; a reader takes 20 MB."""
+"""Threads and readers per core above which they mostly compete; a reader takes 20 MB."""
 
 
 def driver(job: Job) -> Finding:
@@ -50,8 +50,8 @@ def driver(job: Job) -> Finding:
     found = job.driver
     if found is None:
         if job.config.device == "gpu":
-            return bad("driver: there is none from NVIDIA", "install it, or use --device=cpu")
-        return note("driver: there is none from NVIDIA, all shards run on the CPU")
+            return bad("driver: NVIDIA's is missing", "install it, or use --device=cpu")
+        return note("driver: NVIDIA's is missing, so all shards run on the CPU")
     words = f"driver: NVIDIA {found.version}, offers CUDA {found.cuda[0]}.{found.cuda[1]}"
     if not job.on_gpu:
         return ok(f"{words}, not used")
@@ -150,7 +150,7 @@ def cuda_libraries(job: Job) -> Finding:
 
 
 def pinned_memory(job: Job) -> Finding:
-    """Check that CUDA page-locks memory for readers; another process asks, as this starts CUDA."""
+    """Check that CUDA page-locks memory; another process asks, because this initialises CUDA."""
     if not job.on_gpu:
         return ok("pinned memory: not used")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -165,8 +165,8 @@ def pinned_memory(job: Job) -> Finding:
         raise Unknown(f"a process that asked CUDA failed: {one_line(asked.stderr)[-200:]}")
     if reason := asked.stdout.strip():
         return note(
-            "pinned memory: CUDA does not page-lock the memory of readers, so that samples are "
-            f"copied once more on their way to the GPU ({reason})"
+            "pinned memory: CUDA does not page-lock the memory of readers, so samples are copied "
+            f"once more on their way to the GPU ({reason})"
         )
     return ok("pinned memory: the GPU reads what readers write without another copy")
 
@@ -190,12 +190,12 @@ def start_method(job: Job) -> Finding:
 def vectors(job: Job) -> Finding:
     """Vector instructions for the decoder of RICE_1."""
     if job.config.pipeline in ("audio", "jpeg", "video") or job.on_gpu:
-        return ok("vectors: not used, as no FITS image is decoded on the CPU")
+        return ok("vectors: not used, because no FITS image is decoded on the CPU")
     from dali_pipelines.kernels import vectors
 
     if vectors.FORM.features:
         return ok(f"vectors: the CPU has {vectors.FORM.name}, and the decoder of RICE_1 uses it")
-    return note("vectors: neither AVX2 nor AVX-512, so that RICE_1 takes three times as long")
+    return note("vectors: neither AVX2 nor AVX-512, so RICE_1 takes three times as long")
 
 
 def kernel_cache(job: Job) -> Finding:
@@ -237,7 +237,7 @@ def cores(job: Job) -> Finding:
 
 
 def folders(job: Job) -> Finding:
-    """Folders to which a run writes: temporary files, caches, report and audit."""
+    """Folders for the files that a run writes: temporary files, caches, report and audit."""
     from readers.cache.folder import cache_folder, is_writable, user_folder
 
     wanted = {"TMPDIR": Path(tempfile.gettempdir()), "XDG_CACHE_HOME": cache_folder()}
@@ -291,7 +291,7 @@ def _writable(folder: Path, *, make: bool) -> int:
 
 
 def _gpu_extra(job: Job) -> str:
-    """Return the extra for the CUDA of PyTorch; if it has none, for the newest of the driver."""
+    """Return the extra for the CUDA of PyTorch or, without one, the newest of the driver."""
     torch_cuda = _torch_cuda()
     if torch_cuda is not None:
         return "gpu" if int(torch_cuda.partition(".")[0]) > 12 else "gpu-cuda12"

@@ -6,8 +6,8 @@
 The settings are a file that Preprocessor.save wrote. OUT/NAME gets config.pbtxt, 1/model.py for
 Triton's Python backend, and 1/preprocess.toml with its calibration tables. The server's Python
 needs dali-pipelines. Requests have the inputs "content", UINT8 of shape (batch, bytes), padded to
-the longest, and "nbytes", INT64 of shape (batch, 1), the lengths, which may be omitted if all are
-equal. Outputs are those of the Loader, "image" and others.
+the longest, and "nbytes", INT64 of shape (batch, 1), the lengths. "nbytes" may be omitted if all
+lengths are equal. Outputs are those of the Loader, "image" and others.
 
 The model is tried in this process before the folder gets its name, with the file of --example if
 there is one. The exit status is 0; 1 if that failed, 2 for wrong usage, 130 if interrupted.
@@ -27,14 +27,14 @@ from dali_pipelines.cli.options import option, parse
 class ExportConfig:
     """Flags of `export`."""
 
-    server: str = option("", "the server", positional=True, choices=("triton",))
+    server: str = option("", "server to export for", positional=True, choices=("triton",))
     settings: str = option(
         "", "file that Preprocessor.save wrote", positional=True, metavar="PREPROCESS.toml"
     )
-    out: str = option("", "folder of the models of a server", short="-o", required=True)
+    out: str = option("", "model repository of the server, a folder", short="-o", required=True)
     name: str = option("", "name of the model", required=True)
     max_batch: int = option(
-        16, "contents to preprocess together, from one request or several", type=at_least(1)
+        16, "maximum number of contents in a batch, of one request or several", type=at_least(1)
     )
     instances: int = option(1, "processes on the CPU, or on each GPU", type=at_least(1))
     num_gpus: int = option(0, "GPUs to run on, 0 for the CPU", type=at_least(0))

@@ -96,7 +96,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     rules: str | None = option(
         None,
-        "drop files that are unfit as AIA level 1 or HMI, and keep the header keys that decide it",
+        "drop files that are unfit as AIA level 1 or HMI, and keep the header keys for this",
         choices=("aia",),
     )
     where: str | None = option(
@@ -136,8 +136,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     variables: tuple[str, ...] | None = option(
         None,
-        "DATA are a Zarr store, or HDF5 or netCDF4 files: note where the chunks of these variables "
-        "are, or of all variables with two axes besides --dim and --isel",
+        "DATA are a Zarr store, or HDF5 or netCDF4 files: add the positions of the chunks of these "
+        "variables; all: those with two axes besides --dim and --isel",
         type=_words,
         metavar="A,B,...|all",
     )
@@ -149,7 +149,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     isel: dict[str, int] | None = option(
         None,
-        "--variables: positions along other axes than those of rows and images, such as level=3",
+        "--variables: positions along further axes, such as level=3",
         type=positions,
         metavar="NAME=N,...",
     )
@@ -160,12 +160,15 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     trim_db: float | None = option(
         None,
-        "audio: decode all, and leave out what is quieter by this at both ends, such as 60",
+        "--audio: decode the recordings, and cut off ends that are this much quieter than the "
+        "loudest part, such as 60",
         type=float,
         metavar="DB",
     )
     classes: str | None = option(
-        None, "Index of the training files, whose labels --class_folders keeps", metavar="INDEX"
+        None,
+        "--class_folders: Index of the training files, to give classes the same labels",
+        metavar="INDEX",
     )
     container: str | None = option(
         None,
@@ -178,10 +181,10 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         metavar="NAME",
     )
     mcu_rows: bool = option(
-        False, "add positions of rows in JPEG files: only windows are read and decoded"
+        False, "add the MCU index of JPEG files: only the rows of a window are read and decoded"
     )
     fits_tiles: bool = option(
-        False, "add positions of tiles in FITS files: one round trip for a remote window"
+        False, "add the tile offsets of FITS files: a remote window takes one round trip"
     )
     verify: bool = option(
         False,
@@ -190,8 +193,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     rejected: str | None = option(
         None,
-        "list of all files that could not be read or that --rules drops, and of objects without a "
-        "row",
+        "write a list of unreadable files, files that --rules drops, and objects without a row",
         metavar="FILE.csv",
     )
     overwrite: bool = option(False, "replace OUT even if this command did not write it")
@@ -237,8 +239,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     split_by: str | None = option(
         None,
-        "--split: column whose value decides the part of a row (default: key for samples in "
-        "containers, else path)",
+        "--split: column that decides the part of a row (default: key for samples in containers, "
+        "else path)",
         metavar="COLUMN",
     )
     block: str | None = option(
@@ -331,7 +333,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
 
     @cached_property
     def all_keys(self) -> list[str]:
-        """Header keys to read: those of the flag, and those of the rules."""
+        """Header keys to read: those of the flag and of the rules."""
         keys = _keys(KEYS) if self.keys is None else list(self.keys)
         if self.rules is not None:
             from readers.aia.rules import KEYS as NEEDED

@@ -1,4 +1,4 @@
-"""Samples in containers, whose kind is a flag or follows from the suffix."""
+"""Samples in containers; their kind is a flag, or follows from the suffix."""
 
 from __future__ import annotations
 

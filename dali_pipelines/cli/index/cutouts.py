@@ -65,8 +65,8 @@ class CutoutFlags:
     )
     outside: Outside = option(
         Cutouts.outside,
-        "--cutouts: windows at edges to keep: those wholly inside; those that overlap the image; "
-        "or those whose object is on it. run and show take this from the Index",
+        "--cutouts: windows at edges: reject keeps those wholly inside, fill those that overlap "
+        "the image, shift those whose object is on it; run and show follow the Index",
         choices=get_args(Outside),
     )
     subpixel: bool = option(
@@ -77,8 +77,8 @@ class CutoutFlags:
         "--cutouts: number of the first pixel in the columns of pixels; 1 as in FITS",
         choices=(0, 1),
     )
-    x: str = option(Cutouts.x, "--cutouts: column of pixels along a row", metavar="COLUMN")
-    y: str = option(Cutouts.y, "--cutouts: column of pixels along a column", metavar="COLUMN")
+    x: str = option(Cutouts.x, "--cutouts: column of x in pixels", metavar="COLUMN")
+    y: str = option(Cutouts.y, "--cutouts: column of y in pixels", metavar="COLUMN")
     ra: str = option(
         Cutouts.ra, "--cutouts: column of right ascension, in degrees or its unit", metavar="COLUMN"
     )
@@ -146,7 +146,7 @@ def cut(
 
 
 def report(config: CutoutFlags, left_out: SkippedObjects | None) -> list[tuple[str, str]]:
-    """Print what is left out, and return a line with path and reason for each."""
+    """Print how many objects are left out; return the path and the reason of each."""
     if not left_out or config.objects is None:
         return []
     print(f"--cutouts: {one_line(left_out.message())}", file=sys.stderr)

@@ -17,8 +17,8 @@ an image, with --hdus "SCI*" for each HDU of such a name, and with --planes all 
 a column plane. --where takes these names, or FITS keywords in double quotes ("DATE-OBS").
 
 Each image in tar, TFRecord, RecordIO and LMDB files makes a row, with offset, nbytes and key, and
-the labels beside it. Headers of these images are read if --keys, --rules, --hdu or --planes ask for
-it.
+the labels beside it. The headers of these images are only read for --keys, --rules, --hdu and
+--planes.
 
     dali-pipelines index 'shards/*.tar' -o train.arrow
     dali-pipelines index 'train-*-of-*' --container tfrecord --image image/encoded
@@ -27,14 +27,14 @@ With --variables there is a row for each position along an axis of a Zarr store 
 netCDF4 files, or for each file, with columns path, plane, those of --columns, and chunks.
 
 Only the headers of FITS files are read. Files that cannot be read are listed and left out; with
---rules, so are files with an unfit header. An Index can be filtered and grouped, too, without
-opening any file (one byte is requested of each remote object without a version). --moved OLD NEW
-converts the Index of an archive that was moved or copied. The format is Parquet, or Arrow for a
-huge archive, which takes more space and opens at once. With --verify each file is decoded, and
-damaged ones are left out.
+--rules, so are files with an unfit header. To filter or group an Index, no file is opened (one byte
+is requested of each remote object without a version). --moved OLD NEW converts the Index of an
+archive that was moved or copied. Parquet is compact; Arrow, for a huge archive, takes more space
+and opens at once. With --verify each file is decoded, and damaged files are left out.
 
 With --cutouts there is a row for each object of a catalogue on each image. Its columns are y and x,
-where `run` and `show` cut windows of --size, those of the catalogue, and catalogue_row.
+the corner of a window of --size for `run` and `show`, the columns of the catalogue, and
+catalogue_row.
 
 Many machines can read an archive by --executor, or as jobs of an array: each with --num_shards=N
 --shard_id=I, and at the end the same command with --num_shards=N --join.
@@ -345,7 +345,7 @@ def _list(lines: Sequence[str]) -> None:
 
 
 def _report_absent(config: IndexConfig, table: pa.Table, facts: FactTable) -> None:
-    """Report keys that no header has: probably they are misspelt."""
+    """Report keys that no header has: they may be misspelt."""
     hdus = table["hdu"].drop_null()  # encoded images have no header
     remedy = "" if config.inherit or not any(hdus.unique().to_pylist()) else _INHERIT
     for key in facts.absent(table) if len(hdus) else ():

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-# Stored in the file with the names of the columns, to decide whether it may be overwritten: a file
-# to which users add columns is theirs.
+# Stored in the file with the names of its columns. Only such a file may be overwritten: with other
+# columns it belongs to the user.
 MARK = b"dali-pipelines scripts/index.py"
 
 
@@ -24,7 +24,7 @@ def check(out: str, config: Any, config_files: Sequence[str]) -> None:
 
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
-        raise CommandError(f"-o must end in {suffixes}, like each Index, got {out}")
+        raise CommandError(f"-o must end in {suffixes}, got {out}")
     check_outputs(config, config_files, out=out, rejected=config.rejected)
     if os.path.exists(out) and not (config.overwrite or _is_ours(out)):
         raise CommandError(

@@ -44,7 +44,7 @@ def write(config: IndexConfig, results: Iterable[Part]) -> None:
 def joined(
     config: IndexConfig, files: Iterable[tuple[str, str | None]]
 ) -> Generator[tuple[str, Found], None, None]:
-    """Yield the name of each file and its contents, from the parts; `files` has names and versions.
+    """Yield names and contents of files from the parts; `files` are names and versions.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:
     wanted = json.loads(json.dumps(_settings(config)))
     unreadable = f"{part} cannot be read, run --shard_id={shard} again"
     with refusing(OSError, EOFError, TypeError, ValueError, zlib.error, doing=unreadable):
-        packed = io.BytesIO(Path(part).read_bytes())  # open, 1000 of them would be too many
+        packed = io.BytesIO(Path(part).read_bytes())  # 1000 open files would be too many
         lines = map(json.loads, gzip.GzipFile(fileobj=packed))
         made_with: dict[str, Any] = dict(next(lines, {}))
         for name in wanted:
@@ -122,7 +122,7 @@ def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:
 
 def _refuse_other_files(shard: int, name: str) -> None:
     raise CommandError(
-        f"{name} has come, gone or changed since --shard_id={shard} listed the files: run it "
-        "again, and others like it; or choose a folder or pattern in which nothing changes",
+        f"{name} was added, removed or changed after --shard_id={shard} had listed the files: run "
+        "that job again, or choose a folder or pattern in which nothing changes",
         1,
     )

@@ -62,12 +62,12 @@ def files_of(config: IndexConfig) -> pa.Table:
 
 
 def unknown_facts(config: IndexConfig) -> pa.Table:
-    """Return the table of a scan of one file with nothing in it."""
+    """Return the table that a scan makes of one file without any values."""
     from readers.index.fact_table import COLUMNS, FactTable, keys_to_read
 
     facts = FactTable(config.all_keys, has_planes=config.planes is not None)
     nothing = dict.fromkeys((*COLUMNS, *keys_to_read(config.all_keys)))
-    facts.add(nothing)  # without a row, conditions are hardly evaluated
+    facts.add(nothing)  # without a row, conditions are hardly checked
     return facts.table()
 
 

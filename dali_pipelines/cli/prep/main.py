@@ -4,7 +4,7 @@
     dali-pipelines prep archive/ -o calibrated --correction_table V10.txt --exposure --psf
 
 Files keep their names and their subfolders. Pixels beyond the frame get its smallest value. The
-header is that of the file, with the new coordinates, LVL_NUM 1.5, and the steps in HISTORY, with
+header is the header of the file with new coordinates and LVL_NUM 1.5. HISTORY has the steps, and
 names and SHA-256 of tables. Finished files are skipped, so an interrupted run can be started again;
 OUT/prep.json keeps its settings.
 
@@ -176,7 +176,7 @@ def _level15(settings: Mapping[str, Any]) -> Level15:
 
 
 def _report_newer(finished: Iterable[Conversion]) -> None:
-    """Print which finished files are older than their sources."""
+    """Print the number of finished files that are older than their sources."""
     from readers.messages import printable
 
     newer = [

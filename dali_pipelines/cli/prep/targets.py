@@ -43,11 +43,11 @@ def targets_of(
 ) -> list[Conversion]:
     """Return the files that the arguments name, each once, with the paths of their outputs.
 
-    `hdu` is read if an Index names none. With `every_hdu` whole files are converted, even if an
-    Index names some of their HDUs.
+    `hdu` is for rows without an HDU in their Index. With `every_hdu` whole files are converted,
+    even if an Index names some of their HDUs.
 
-    Subfolders of a folder, of the folder that a glob begins with, and of the folder that contains
-    all rows of an Index are repeated below `out`. Files in `out` itself are not read.
+    The subfolders of a folder are repeated below `out`. For a glob this is the folder at its
+    beginning, for an Index the common folder of all rows. Files in `out` itself are not read.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _check_paths(paths: Iterable[str]) -> None:
 
 
 def _root(argument: str, paths: Sequence[str]) -> str:
-    """Return the folder to which the paths of an argument are relative."""
+    """Return the root folder of an argument; subfolders below it are repeated in the output."""
     if os.path.isdir(argument):
         return os.path.abspath(argument)
     if glob.has_magic(argument) and not os.path.lexists(argument):

@@ -1,9 +1,8 @@
-"""Copies of FITS files with square RICE_1 tiles, of which a window needs fewer bytes.
+"""Copies of FITS files with square RICE_1 tiles, so that a window needs fewer bytes.
 
 Images become tables and keep their headers: cards that do not describe how pixels are stored are
 copied byte for byte, even if they break the standard. CHECKSUM and DATASUM are computed here from
-the bytes of the file. astropy would compute them after correcting such cards, so that the sums of
-files like JSOC's would be wrong.
+the bytes of the file: astropy would correct such cards first, and compute sums of other bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _TABLE = re.compile(
 """Keywords that describe how an image is stored in a table."""
 _OF_OLD_TABLE = re.compile(rb"CHECKSUM|DATASUM|" + _TABLE.pattern)
 _OF_OLD_IMAGE = re.compile(rb"BITPIX|NAXIS\d*")
-"""Keywords of an HDU that are replaced by those of the new table."""
+"""Keywords of an HDU that the new table replaces."""
 _OF_IMAGE = {
     b"SIMPLE": b"ZSIMPLE",
     b"XTENSION": b"ZTENSION",
@@ -160,7 +159,7 @@ class Tiling:
                 found = _stored_pixels(copy.name, number).reshape(part.shape)
             same_type = np.can_cast(found.dtype, stored.dtype, "equiv")
             if not same_type or not np.array_equal(found, stored):
-                reason = "astropy reads other pixels from the copy, which is not kept"
+                reason = "astropy reads other pixels from the copy, so the copy is dropped"
                 raise ReadError(row.path, reason, hdu=part.number, row=row.number)
 
 
@@ -243,7 +242,7 @@ def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
 
 
 def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
-    """Return why an HDU is copied unchanged ("" if it is obvious), or None if it is rewritten.
+    """Return why an HDU is copied unchanged ("" if obvious), or None if it is rewritten.
 
     The header of a compressed image is that of its table.
     """

@@ -21,15 +21,15 @@ transport  neither is busy: samples wait on their way between the two
 """
 
 _KEEPS_UP = 0.1
-"""If the consumer waits for a smaller share of the time, it is the limit, not loading."""
+"""The consumer is the limit, not loading, if it waits for less than this share of the time."""
 _FED_LATE = 0.15
-"""Share of the consumer's wait that is for readers if these just keep up with the graph."""
+"""Share of the consumer's wait that is spent on readers as fast as the graph."""
 _FULL = 0.8
-"""Share of the time of DALI's threads above which they count as always busy."""
+"""DALI's threads count as always busy above this share of the time."""
 _IDLE = 0.6
-"""Busy share of the readers' time below which more readers would be idle, too."""
+"""More readers would be idle, too, if the readers are busy for less than this share."""
 _QUEUED = 0.3
-"""Share of the work time spent on waiting for a core, above which there are too few cores."""
+"""There are too few cores if more than this share of the work time is spent on waiting for one."""
 _SPARE_CORE = 0.4
 """Number of idle cores that makes one more process or thread worthwhile."""
 _HEADROOM = 1.2
@@ -40,7 +40,7 @@ benchmarks)."""
 _MOST_THREADS = 64
 """Maximum number of samples that a reader is advised to read at a time."""
 _STEP = 4
-"""Largest advised factor for the present number: figures of few readers do not allow more."""
+"""Largest advised factor for the number of readers: few readers do not tell more."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Advice:
 def advise(stages: Stages) -> Advice:
     """Find the stage of one process for which all others wait.
 
-    If the consumer waits, it waits for the readers or for the graph. If both take nearly the same
-    time, it waits mostly for the graph, as the readers go on meanwhile: any remaining wait for
+    If the consumer waits, it waits for the readers or for the graph. If both are equally fast, it
+    waits mostly for the graph, because the readers continue meanwhile. A longer wait for the
     readers means that they are slower.
     """
     if stages.wait_fraction < _KEEPS_UP:

@@ -88,7 +88,7 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         """Close the files; write the state and the rejected rows, however the run ended."""
-        self._held.close()  # the others, too, if one file cannot be written
+        self._held.close()  # writes the other files even if one cannot be written
 
     def _write_state(self) -> None:
         if self.config.state is not None:
@@ -152,7 +152,7 @@ class Run:
         return measured
 
     def draw(self) -> None:
-        """Draw the first images of the sample set; a failure does not fail the run."""
+        """Draw the first images of the sample set; an error does not end the run."""
         if not self._images:
             return
         try:
@@ -211,7 +211,7 @@ def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config:
 
 
 def _displayable(image: torch.Tensor, config: RunConfig) -> torch.Tensor:
-    """Undo the normalisation of photographs, which are shown in colours from 0 to 255."""
+    """Undo the normalisation of photographs: their colours are 0 to 255."""
     if config.pipeline != "jpeg":
         return image
     import torch

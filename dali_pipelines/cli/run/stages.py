@@ -1,4 +1,4 @@
-"""Times of a run by stage, the basis of the advice; CPU times are those that Linux counts."""
+"""Times of a run by stage, the basis of the advice; CPU times are counted by Linux."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stages:
     batch_size: int
     """Samples of a shard in each step."""
     ahead: int
-    """Number of batches that the readers keep ready, and again the graph."""
+    """Number of batches that the readers keep ready; the graph keeps as many."""
     cores: float
     """Number of cores that this process may use; less than 1 is a share of a core."""
     gpus: bool
@@ -120,7 +120,7 @@ class Stages:
     @property
     def cores_idle(self) -> float:
         """Mean number of idle cores, for more readers or threads."""
-        # The share is that of the machine, which can have more cores than this process may use.
+        # The share is of the whole machine, and this process may not use all of its cores.
         return self.cores - max(self.cores_used, self.cores * self.cpu_busy)
 
     @property
@@ -146,7 +146,7 @@ class CpuTime:
 
     @classmethod
     def of(cls, pid: int | str = "self", name: str | tuple[str, ...] = "") -> CpuTime:
-        """Add up the threads of a process whose names have a prefix; DALI's is ``[DALI]``.
+        """Add up the threads of a process with this prefix of their names, such as ``[DALI]``.
 
         A process that has ended adds nothing.
 

@@ -3,8 +3,7 @@
 `fits_samples` makes frames that look like AIA level 1 (4096x4096 int16, RICE_1, the same header
 keywords), `jpeg_samples` makes photograph-like colour images in class folders. For a reader they
 are like real files (size, codec, entropy, number of header cards), and their geometry matches their
-headers. But they are drawings, not observations: no number measured on them says anything about the
-Sun.
+headers. But they are drawings, not observations, and say nothing about the Sun.
 
 A set is made once, in the user's cache folder, from fixed seeds: the same versions of NumPy, Pillow
 and astropy give the same bytes (between kinds of CPU, the last bit of `exp` may turn single
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fits_samples", "jpeg_samples"]
 
-# Part of the folder names: count up with any change of the contents, so that nobody keeps an old
+# Part of the folder names: raise it with any change of the contents, so that nobody keeps an old
 # set.
 FITS_VERSION = "aia-v3"
 JPEG_VERSION = "jpeg-v1"
@@ -46,8 +45,7 @@ JPEG_VERSION = "jpeg-v1"
 FRAME_BYTES = 11_800_000
 JPEG_BYTES = 310_000
 
-# More processes than this gain nothing: the disk is the limit by then, and each takes 450 MB of
-# memory.
+# More processes gain nothing, because the disk is the limit; each takes 450 MB of memory.
 MAX_PROCESSES = 16
 
 

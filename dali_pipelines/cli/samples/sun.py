@@ -110,8 +110,8 @@ def frame_header(number: int) -> Header:
     """Return the cards of a JSOC level 1 file, except statistics; a comment says SYNTHETIC.
 
     The observer is the Earth at the beginning of 2015, to about a degree: the Carrington rotation
-    is that of Meeus, Astronomical Algorithms, chapter 29, other angles are those of 1 January. The
-    world coordinates are helioprojective, with the centre of the Sun at (0, 0).
+    is from Meeus, Astronomical Algorithms, chapter 29, other angles are for 1 January. The world
+    coordinates are helioprojective, with the centre of the Sun at (0, 0).
     """
     import numpy as np
     from astropy.io.fits import Header
@@ -292,7 +292,7 @@ def _corona(radius: NDArray[np.float32], temperature_mk: float) -> NDArray[np.fl
     surface = np.sqrt(np.maximum(1 - knots**2, 0))
     height = np.hypot(knots[:, None], surface[:, None] + path) - 1
     light = np.exp(-2 * height / scale_height).sum(axis=1)
-    light *= np.where(knots < 1, 1, 2)  # beside the disk, the half behind it is visible, too
+    light *= np.where(knots < 1, 1, 2)  # beside the disk both halves are visible
     return np.interp(radius, knots, light / light[0]).astype(np.float32)
 
 
@@ -316,7 +316,7 @@ def _scene() -> tuple[NDArray[np.float32], ...]:
     y = x[:, None]
     radius = np.hypot(x, y)
     # Textures are functions of the angle from disk centre, alike in all directions, so no pole
-    # distorts them. Above the limb the edge of the sphere continues, which draws radial streaks.
+    # distorts them. Above the limb the edge of the sphere continues, and draws radial streaks.
     stretch = np.arcsin(np.minimum(radius, 1)) / radius * 2 / np.pi
     rows, columns = (
         ((axis * stretch + 1) / 2 * (TEXTURE_SIZE - 1)).astype(np.intp) for axis in (y, x)

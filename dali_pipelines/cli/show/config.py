@@ -55,12 +55,12 @@ class ShowConfig(FileFlags, PipelineFlags):
     )
     count: int = option(
         24,
-        "largest number of samples, drawn at random from equal parts of the Index",
+        "maximum number of samples, drawn at random from equal parts of the Index",
         type=at_least(1),
         metavar="N",
     )
     draws: int = option(
-        1, "times that each is shown, with new random numbers", type=at_least(1), metavar="N"
+        1, "draws of each sample, with new random numbers", type=at_least(1), metavar="N"
     )
     columns: int | None = option(
         None,
@@ -80,7 +80,7 @@ class ShowConfig(FileFlags, PipelineFlags):
         choices=get_args(Display),
     )
     same_range: bool = option(
-        False, "one range of values for the sheet (for AIA for each channel), not for each image"
+        False, "one range of values for the sheet (AIA: for each channel), not one for each image"
     )
     settings: dict[str, Any] = image_settings()
     calibration_settings: dict[str, Any] = calibration_settings("registered_size")

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 def delivered_pictures(index: Index, config: ShowConfig) -> Generator[Picture | Sketch, None, None]:
-    """Yield pictures, or sketches of pictures, for each file of each row, one for each draw.
+    """Yield a picture, or its sketch, for each draw of each row, and for each file of the row.
 
-    With ``--each_augment`` this is repeated with each augmentation by itself.
+    With ``--each_augment`` this is repeated for each single augmentation.
     """
     settings = config.factory_settings()
     for name in config.captions or ():
@@ -170,8 +170,8 @@ def _rounded(value: Any) -> str:
 def _sky_position(file: Row, matrix: torch.Tensor, shape: Sequence[int]) -> str:
     """Return the sky coordinates of the middle of a sample, such as ``RA 150.1 DEC +2.2 deg``.
 
-    Empty if the file has none. `matrix`, shape (2, 3), leads from pixels (x, y) of the sample, of
-    `shape` (..., height, width), to those of the file's image.
+    Empty if the file has none. `matrix`, shape (2, 3), converts pixels (x, y) of the sample, of
+    `shape` (..., height, width), to pixels of the file's image.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Direction of the rows of arrays, which is that of a map by the coordinate of the axis."""
+"""Direction of the rows of arrays in a picture: by their coordinate, as on a map."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def is_first_on_top(file: Row) -> bool:
-    """Say whether the coordinate of the rows of an array decreases, as north to south.
+    """Return whether the coordinate of the rows of an array decreases, as from north to south.
 
-    Then xarray's plot has the first row on top. `file` needs the note of its arrays. False if there
-    is no coordinate, if it cannot be read, or if the file has no arrays.
+    Then xarray's plot has the first row on top. `file` needs the note of its arrays. The result is
+    False if there is no readable coordinate, or if the file has no arrays.
     """
     note = file.notes.get(NOTE)
     return bool(note) and _is_decreasing(file.path, note, file.places)

@@ -11,10 +11,10 @@
     dali-pipelines show speech/ -o speech.png --pipeline audio --duration 2 --features log_mel
 
 FITS images have their first row at the bottom, and SunPy's colour tables if the header names a
-channel of AIA. Colours run from the 1st to the 99.9th percentile of each image, or of all with
---same_range, by the stretch that --display names; with zscale they run over its interval.
-Magnetograms are linear, with equal limits on both sides of 0. The range under an image is that of
-all its pixels. Pixels without a value are grey. Masks are laid over the images in colours, and
+channel of AIA. --display is the stretch of colours, from the 1st to the 99.9th percentile of each
+image, or with --same_range of all images; zscale has an interval of its own. Magnetograms are
+linear, with equal limits on both sides of 0. The range under an image includes all its pixels.
+Pixels without a value are grey. Masks are laid over the images in colours, and
 boxes are outlined, with the names of their classes. For a file that cannot be read, the reason
 takes the place of the image. A sample of several files has a picture for each, in the order of the
 channels; a sequence or a clip is a row of its frames. Arrays have a picture for each variable, in
@@ -31,7 +31,7 @@ data become the files, its size becomes --registered_size, and keys that do not 
 such as batch_size, mean and columns, are ignored.
 
 --before_after shows one file after each step of its calibration. Then it shows the limb at full
-resolution, with the circle where it is according to the header.
+resolution, and the circle on which the limb should be according to the header.
 
 The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if interrupted.
 """

@@ -22,7 +22,7 @@ _FOLDERS: dict[str, tuple[str, tuple[Callable[[str], Path], ...]]] = {
 def use_writable_folders() -> None:
     """Set other folders for Matplotlib and SunPy before they are imported, and say so.
 
-    Without a folder SunPy cannot be imported, and Matplotlib looks for all fonts in each process.
+    Without a folder SunPy cannot be imported, and Matplotlib searches for fonts in each process.
     """
     for library, (variable, found) in _FOLDERS.items():
         name = library.lower()

@@ -118,11 +118,10 @@ def sketched(
 ) -> Sketch:
     """Make the Sketch of an image of a file, shape (channels, height, width).
 
-    It has one channel, first row at the bottom if the file is FITS; or it is RGB, first row on top.
-    If it is larger than `size` pixels, it shrinks to that size. It shares no memory with the image.
-    The caption ends with `lines`. `has_header` is whether the file may have a header that describes
-    the subject, `variable` the name of a variable. With `first_on_top` an image of one channel also
-    has its first row on top.
+    RGB has its first row on top, one channel at the bottom, unless it is `first_on_top`. An image
+    larger than `size` pixels shrinks to that size. The Sketch shares no memory with the image. Its
+    caption ends with `lines`. `has_header` is whether the file may have a header that describes the
+    subject, `variable` the name of a variable.
     """
     from readers.header_scan import file_facts
 
@@ -150,8 +149,8 @@ def drawn(
 ) -> list[Picture]:
     """Return the pictures of cells, with colours for all sketches.
 
-    With `same_range` the images of one channel of AIA, of one quantity of HMI, of one variable, and
-    all others share a range of values. `coloured` describes `display`.
+    With `same_range` images of one channel of AIA, one quantity of HMI or one variable share a
+    range of values, and so do all other images. `coloured` describes `display`.
     """
     cells = list(cells)
     groups: dict[object, list[Sketch]] = {}
@@ -204,7 +203,7 @@ def _masked(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
 def _outlines(
     targets: Overlay, image: Sequence[int], picture: Sequence[int], upwards: bool
 ) -> list[Outline]:
-    """Return the boxes in pixels of a picture, which may be smaller than the image."""
+    """Return the boxes in pixels of a picture; the picture may be smaller than the image."""
     down, across = picture[0] / image[0], picture[1] / image[1]
     outlines = []
     for (x1, y1, x2, y2), label in zip(targets.boxes, targets.labels, strict=True):
@@ -223,7 +222,7 @@ def missing_picture(part: str) -> Picture:
 
 
 def left_out_picture(file: Row) -> Picture:
-    """Return the cell of a file whose sample is rejected because of another file."""
+    """Return the cell of a file if another file of its sample is rejected."""
     return Picture((file.name, "left out"), None, LEFT_OUT)
 
 
@@ -276,9 +275,9 @@ def coloured(
 ) -> NDArray[Any]:
     """Return RGB, first row on top, of an image of shape (channels, height, width).
 
-    An image of one channel has these colours, or SunPy's where the channel is one of AIA. With
-    `display` None, values are linear, and RGB is 0 to 255, or to 65535. `norm` maps values to
-    colours from 0 to 1, by default `norm_of` the image.
+    An image of one channel has these `colours`, or SunPy's if it is a channel of AIA. With
+    `display` None, values are linear, and RGB is 0 to 255, or to 65535. `norm` maps values to the
+    range 0 to 1; by default it is `norm_of` the image.
     """
     import matplotlib
     import numpy as np
@@ -305,8 +304,8 @@ def norm_of(
     """Return the mapping of the values of some images to colours.
 
     The curve of asinh turns from linear to logarithmic at half the distance from the 16th to the
-    84th percentile, which is the noise if most pixels show the sky. Values of HMI with a sign, as
-    in magnetograms, are linear, with equal limits on both sides of 0.
+    84th percentile: the noise, if most pixels show the sky. Values of HMI with a sign, as in
+    magnetograms, are linear, with equal limits on both sides of 0.
     """
     import numpy as np
     from astropy import visualization

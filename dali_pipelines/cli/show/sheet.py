@@ -59,7 +59,7 @@ class Picture:
 def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, size: int) -> None:
     """Draw rows of pictures below a heading, and write the PNG file.
 
-    Pictures shrink or grow to their cell, whose width and height is `size` in pixels.
+    Pictures shrink or grow to their cell, a square of `size` pixels.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, si
 
 
 def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
-    """Draw a picture in the middle of its cell, whose upper left corner is given in pixels."""
+    """Draw a picture in the middle of its cell; `x` and `y` are the upper left corner in pixels."""
     width, height = figure.get_size_inches() * DPI
     rectangle = (x / width, 1 - (y + size) / height, size / width, size / height)
     axes = figure.add_axes(rectangle, xticks=[], yticks=[], facecolor="0.93")
@@ -160,7 +160,7 @@ def _wrapped(text: str, size: int) -> list[str]:
 
 
 def _fitting(line: str, size: int) -> str:
-    """Shorten a line to a cell; a path keeps its end, which says more than its beginning."""
+    """Shorten a line to a cell; a path keeps its end, because the end says more."""
     most = int(size / CHARACTER)
     if len(line) <= most:
         return line

@@ -1,8 +1,8 @@
 """One file of AIA or HMI before and after each step of its calibration, as pictures.
 
 After the whole images come parts of the limb in the north and in the west, at full resolution, with
-the circle where it is according to the header: at RSUN_OBS around the centre of the Sun. If the
-limb is not on the circle, the pointing is wrong.
+a circle of radius RSUN_OBS around the centre of the Sun in the header. If the limb is not on the
+circle, the pointing is wrong.
 """
 
 from __future__ import annotations

@@ -7,17 +7,16 @@
     dali-pipelines run --data archive/ --config stats.toml
 
 Images are those that `run` delivers with the same flags, but without flips, turns, mean, std,
-stretch, augmentations and transform. Random windows are drawn, one of each image; a random area is
-the whole image. Of recordings the samples are counted, or with --features their features; of videos
-the frames of one clip, by default a single frame. Rows are drawn at random, one from each of
---count equal parts of the Index. For each channel it prints mean, standard deviation and
-percentiles; pixels without a value are left out. With --by there is a table for each value of a
-column of the Index.
+stretch, augmentations and transform. Each image gives one random window; a random area is the whole
+image. Recordings give their samples, or with --features their features; videos give the frames of
+one clip, by default a single frame. Rows are drawn at random, one from each of --count equal parts
+of the Index. For each channel the command prints mean, standard deviation and percentiles; pixels
+without a value are left out. With --by there is a table for each value of a column of the Index.
 
-The file of -o has mean and std for `run --config`, and a stretch in a comment; for frames of AIA
-and HMI only a stretch, one for each channel of a sample; for arrays also their variables, in this
-order. With --by all are comments. --config also accepts a file for `run`; settings without effect
-here are ignored:
+The file of -o has mean and std for `run --config`, and a stretch in a comment. For frames of AIA
+and HMI it has only stretches, one for each channel of a sample; for arrays it also has their
+variables, in this order. With --by, all settings are comments. --config also accepts a file for
+`run`; settings without effect here are ignored:
 
     dali-pipelines stats -o stats.toml --config run.toml
     dali-pipelines run --data archive/ --config run.toml --config stats.toml
@@ -83,7 +82,7 @@ class StatsConfig(FileFlags, ImagesFlags):
     output: str | None = option(
         None, "write mean, std and a stretch, for --config", short="-o", metavar="STATS.toml"
     )
-    count: int = option(64, "largest number of images to read", type=at_least(1))
+    count: int = option(64, "maximum number of images to read", type=at_least(1))
     by: str | None = option(
         None, "statistics for each value of this column of the Index", metavar="COLUMN"
     )
@@ -181,7 +180,7 @@ def _groups(index: Index, by: str | None) -> Iterator[tuple[str, Index]]:
 def _table(
     name: str, found: PixelStatistics, rows: int, pipeline: str, labels: Sequence[str]
 ) -> str:
-    """Return the statistics as text, a line for each channel, which may have a label."""
+    """Return the statistics as text, with a line for each channel."""
     percentiles = sorted(found.percentiles)
     heads = ("channel", "mean", "std", "min", *(f"{one:g} %" for one in percentiles), "max", "NaN")
     lines = [heads]
@@ -233,7 +232,7 @@ def _toml(
         if not of_aia:
             lines.append(f"{mark}mean = {_list(statistics.mean)}")
             lines.append(f"{mark}std = {_list(statistics.std)}")
-        if of_audio:  # whose values have no stretch
+        if of_audio:  # there is no stretch for recordings
             continue
         try:
             stretches = statistics.stretches()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from readers.places.storage import Storage
 
 _COLUMNS = ("path", "plane", "etag", "file_bytes", NOTE)
-"""Columns that say what is read of a row."""
+"""Columns that locate the data of a row."""
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 _AS_STORED: dict[str, Any] = dict.fromkeys(
     ("decode_times", "decode_timedelta", "decode_coords"), False
@@ -36,7 +36,7 @@ _AS_STORED: dict[str, Any] = dict.fromkeys(
 
 
 def array_rows(files: Sequence[str], storage: Storage) -> Index | None:
-    """Return the distinct rows of arrays, also those in samples; None for files of images.
+    """Return the rows of arrays, each once, also of samples; None for files of images.
 
     Raises
     ------

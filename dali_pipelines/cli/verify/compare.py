@@ -41,11 +41,11 @@ class Record:
 
     path: str
     hdu: int | None
-    """HDU that was read, or asked for by its number; None if there is none."""
+    """HDU that was read, or was to be read; None without HDUs."""
     plane: int | None = None
     """Plane that the Index names."""
     codec: str | None = None
-    """None, like all further fields, if they cannot read the file."""
+    """None, like the fields below, if the other decoder cannot read the file."""
     shape: tuple[int, ...] | None = None
     """Shape of the window, or of the whole image, recording or video."""
     dtype: str | None = None
@@ -76,9 +76,9 @@ class Record:
 def records_of(
     index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[tuple[str, Record], None, None]:
-    """Compare FITS files, encoded images, recordings, then videos; or arrays by their variables.
+    """Yield the kind of device and a Record: FITS, encoded images, recordings, then videos.
 
-    Yields the kind of device, and a Record.
+    Arrays are grouped by their variables.
     """
     for kind, of_kind in _by_kind(index, config):
         for record in _records_of_kind(kind, of_kind, config, device):

@@ -5,23 +5,23 @@
 FITS files are compared with astropy, files with the suffix of an encoded image (.jpg, .png, ...)
 with Pillow, recordings (.wav, .flac, ...) with soundfile, and videos (.mp4, .mkv, ...) with PyAV.
 Rows of Zarr stores, HDF5 and netCDF4 files, or an Index of arrays are compared with xarray. PyAV
-decodes a video from its beginning, while here the frames are decoded from their key frames. It
+decodes a video from its beginning, the pipeline decodes frames from their key frames. The command
 prints a line for each file, FITS first, or each row of arrays: path, codec (RICE_1, ..., or plain;
-JPEG, ...; zlib, ...; FLAC PCM_16, ...; h264, ...), shape and dtype according to the other decoder,
-the largest difference between the pipeline's float32 and their values as float32, and
+JPEG, ...; zlib, ...; FLAC PCM_16, ...; h264, ...), shape and dtype of the other decoder, the
+largest difference between the values of both as float32, and
 
     OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels;
               all samples are equal; MP3 within 3e-7, segments of Opus within 0.002
     DIFFERS   some pixels differ, or only one of the two can read the file
     REJECTED  neither can read it, or the image does not contain the window; the reason follows
 
-astropy only warns if a file ends early: it counts as agreement if the pipeline rejects the file. If
-all pixels of the image exist, the file is OK, and its line says so. Pillow does not report damage
-within a JPEG. So its entropy-coded data are checked, too, and the file is REJECTED if they are
-inconsistent. Damage that only changes pixels is not found. A recording has channels and samples:
---window 0,X,1,W is a segment of it. Samples of FLAC are compared with the MD5 in the header.
-soundfile reads the rest of a recording that was cut off, so this file DIFFERS. All frames of a
-video must be equal, and shown at equal times.
+astropy only warns if a file ends early: it is REJECTED if the pipeline rejects it. If all pixels of
+the image exist, the file is OK, and its line has a remark. Pillow does not report damage within a
+JPEG. So its entropy-coded data are checked, too, and the file is REJECTED if they are inconsistent.
+Damage that only changes pixels is not found. A recording has channels and samples: --window 0,X,1,W
+is a segment. Samples of FLAC are compared with the MD5 in the header. soundfile reads the rest of a
+recording that was cut off, so the file DIFFERS. All frames of a video must be equal, and shown at
+equal times.
 
 --config also accepts a file for `run`: its data are compared, as they are stored.
 
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
 
 def _of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings that matter here from a file for `run`, whose windows are others."""
+    """Return the settings of a file for `run` that matter here; its windows do not."""
     kept = of_run(VerifyConfig, settings)
     return {name: one for name, one in kept.items() if (name, one) not in _WINDOWS_OF_RUN}
 

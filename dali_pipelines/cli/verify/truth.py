@@ -55,8 +55,7 @@ class Truth:
     values: NDArray[np.float32] | None = None
     """Pixels, in that shape."""
     complaint: str = ""
-    """Reason why there are no values; or a remark that the file ends early, of which astropy only
-    warns."""
+    """Reason why there are no values; or astropy's warning that the file ends early."""
     decoder: str = "astropy"
     """Name of the decoder of the values."""
     tolerance: float = 0.0
@@ -204,7 +203,7 @@ def _decode_sound(truth: Truth, row: Row, window: Area | None) -> None:
 
 
 def _check_md5(expected: bytes, file: soundfile.SoundFile) -> None:
-    """Raise ValueError if the samples of a FLAC file are not those that were written."""
+    """Raise ValueError if the samples of a FLAC file do not match the MD5 in its header."""
     import numpy as np
 
     nbytes = {"PCM_S8": 1, "PCM_16": 2, "PCM_24": 3}.get(file.subtype)
@@ -213,8 +212,8 @@ def _check_md5(expected: bytes, file: soundfile.SoundFile) -> None:
     file.seek(0)
     found = hashlib.md5(usedforsecurity=False)
     for block in file.blocks(_SAMPLES, dtype="int32", always_2d=True):
-        # The upper bytes of each integer, which is little-endian in the MD5.
+        # The upper bytes of each integer; the MD5 is that of little-endian samples.
         each = np.ascontiguousarray(block, "<i4").view(np.uint8).reshape(-1, 4)
         found.update(each[:, 4 - nbytes :].tobytes())
     if found.digest() != expected:
-        raise ValueError("the MD5 of its samples is not that of its header: it is damaged")
+        raise ValueError("it is damaged: the MD5 of its samples differs from its header")

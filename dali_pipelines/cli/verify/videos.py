@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 _COLUMNS = ("path", "offset", "nbytes", "etag", "file_bytes", FRAME, NOTE)
-"""Columns that say what is read of a row."""
+"""Columns that locate the data of a row."""
 _STRICT = {"err_detect": "crccheck+bitstream+buffer+explode"}
 """Options of a decoder, so that it does not hide damage, and looks at checksums."""
 _LATE = 1e-6
-"""Seconds by which the times of a frame may differ."""
+"""Largest difference of the times of a frame, in seconds."""
 
 
 class Compared(NamedTuple):
@@ -49,7 +49,7 @@ class _Found(NamedTuple):
 
 
 def video_rows(files: Sequence[str]) -> Index | None:
-    """Return the rows of Index files of videos, each once; None if there are other files."""
+    """Return the rows of Index files of videos; None if there are other files."""
     import pyarrow as pa
 
     from readers.index.table import INDEX_SUFFIXES, Index
@@ -70,7 +70,7 @@ def video_rows(files: Sequence[str]) -> Index | None:
 def compare_video(row: Row, window: Area | None) -> Compared:
     """Compare all frames of a video, or those of a clip, each decoded from its key frame.
 
-    The frames from one key frame to the next are read in two turns, with a stride of 2.
+    The frames after a key frame are read in two turns, with a stride of 2.
     """
     try:
         with row.place as place:

@@ -4,11 +4,10 @@
     dali-pipelines warm --pipeline fits aia
     NUMBA_CACHE_DIR=/opt/kernels dali-pipelines warm
 
-Otherwise the first run in each new container compiles the kernels that it needs, which takes some
-seconds. Compiled kernels are kept in NUMBA_CACHE_DIR, which runs must then set, too, or in the
-cache folder of the user's home. The files may be read-only. CPUs of another kind or with other
-features do not use them: there a run compiles its own. Kernels for GPUs are compiled by the first
-run on a GPU.
+Otherwise the first run in each new container compiles its kernels, which takes some seconds.
+Compiled kernels are kept in NUMBA_CACHE_DIR, or in the cache folder of the user's home. Runs must
+set the same NUMBA_CACHE_DIR. The files may be read-only. On CPUs of another kind or with other
+features, a run compiles its own kernels. Kernels for GPUs are compiled by the first run on a GPU.
 
 The exit status is 0; 1 if a kernel was not compiled or not kept, 2 for wrong usage, 130 if
 interrupted.
@@ -78,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compile(name: str) -> str:
-    """Compile a kernel, unless it is kept already; return an error message, or None."""
+    """Compile a kernel, unless it is kept already; return an error message, or ""."""
     path, *arguments = name.split()
     module, _, function = path.rpartition(":")
     try:

@@ -45,7 +45,7 @@ Check = Callable[..., str]
 
 TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
     # A check, the machine, the settings of the run; level and words of the finding, in order.
-    (system.driver, {"torch_cuda": None}, {"device": "gpu"}, "BAD none --device=cpu"),
+    (system.driver, {"torch_cuda": None}, {"device": "gpu"}, "BAD missing --device=cpu"),
     (system.driver, {"driver": H200}, {"device": "cpu"}, "OK 570.86 12.8 not"),
     (
         system.driver,
@@ -179,8 +179,8 @@ class Nvml:
     ("nvml", "level", "words"),
     [
         (Nvml(), "OK", ["550.54.14", "CUDA 12.4"]),
-        (Nvml(pynvml.NVML_ERROR_DRIVER_NOT_LOADED), "NOTE", ["none", "CPU"]),
-        (Nvml(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "NOTE", ["none", "CPU"]),
+        (Nvml(pynvml.NVML_ERROR_DRIVER_NOT_LOADED), "NOTE", ["missing", "CPU"]),
+        (Nvml(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "NOTE", ["missing", "CPU"]),
         (Nvml(18), "BAD", ["NVML error 18"]),
         (Nvml(broken="nvmlDeviceGetName"), "BAD", ["NVML error 999"]),
     ],
