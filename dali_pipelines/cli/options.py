@@ -272,9 +272,10 @@ def _parser(
 ) -> Parser:
     groups: Mapping[str, str] = getattr(config_class, "GROUPS", {})
     left = dict(flags)
+    places = "".join(f" {one.name.upper()}" for one in flags.values() if one.positional)
     parser = Parser(
         prog=f"dali-pipelines {name}",
-        usage="%(prog)s [--help] [--config FILE.toml] [FLAG ...]" if groups else None,
+        usage=f"%(prog)s [--help] [--config FILE.toml] [FLAG ...]{places}" if groups else None,
         description=description,
         argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,

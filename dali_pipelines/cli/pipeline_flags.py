@@ -67,13 +67,13 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "type": str,
         "nargs": "+",
         "metavar": "NAME(...)",
-        "help": "Random changes of the images after the flips, one after the other, such as "
-        f"'ColorJitter(brightness=0.4)': {', '.join(AUGMENTATIONS)}.",
+        "help": "random changes of the images after the flips, one after the other, such as "
+        f"'ColorJitter(brightness=0.4)': {', '.join(AUGMENTATIONS)}",
     },
     "transform": {
         "type": str,
         "metavar": "MODULE:FUNCTION",
-        "help": "Function that adds operators of your own to the graph.",
+        "help": "function that adds operators of your own to the graph",
     },
 }
 

@@ -85,7 +85,7 @@ class RunConfig(DeviceFlags, ImagesFlags):
         choices=("blocks", "buckets"),
     )
     epochs: int = option(1, "times to go through the data")
-    max_batches: int | None = option(None, "stop after this many steps", type=int)
+    max_batches: int | None = option(None, "stop after this many steps", type=int, metavar="N")
     bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
     max_bad: float | None = option(
         None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from dali_pipelines.cli.flag_types import (
     at_home,
@@ -73,6 +73,23 @@ def _keys(text: str) -> list[str]:
 class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     """Flags of ``index``."""
 
+    COMMON: ClassVar[str] = (
+        "data out keys rules where hdu group split class_folders audio video variables config"
+    )
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "input and output": "data out overwrite rejected where moved verify num_processes",
+        "FITS files": "keys inherit rules hdu hdus planes fits_tiles",
+        "encoded images and containers": "mcu_rows class_folders classes container image",
+        "recordings and videos": "audio trim_db video",
+        "arrays in chunks": "variables dim isel",
+        "cutouts of a catalogue": "cutouts size outside subpixel origin x y ra dec columns",
+        "samples of several files": "group offsets by time tolerance missing cadence",
+        "parts for training and validation": "split split_by block time_order gap split_seed",
+        "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
+        "retries request_timeout concurrency",
+        "many machines": "executor num_shards shard_id join",
+    }
+
     data: str = option(
         None,
         "folder (with its subfolders), glob in quotes, file, or URL (with all objects below it); "
@@ -87,7 +104,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         metavar="OUT",
     )
     keys: Sequence[str] | None = option(
-        None, f"header keys to keep, with commas (default: {KEYS})", type=_keys
+        None, f"header keys to keep, with commas (default: {KEYS})", type=_keys, metavar="A,B,..."
     )
     inherit: bool = option(
         False,

@@ -1,4 +1,4 @@
-"""Read an archive through DALI pipelines, and report the speed and its limit.
+"""Read an archive through DALI pipelines, and report the speed and the bottleneck.
 
     dali-pipelines run --num_read_processes=16 --batch_size=16 --num_gpus=4
     torchrun --nproc_per_node=4 --no-python dali-pipelines run --num_read_processes=4

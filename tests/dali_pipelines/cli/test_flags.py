@@ -45,7 +45,7 @@ def test_a_flag_of_another_program_is_asked_for(
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["run", "doctor", "show"])
+@pytest.mark.parametrize("command", ["run", "doctor", "show", "index"])
 def test_the_short_help_is_short(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
     for flag in ("-h", "--help"):
