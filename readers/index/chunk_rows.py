@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.chunks.array import NOTE, ROW, ChunkedArray
 from readers.chunks.values import packing_of, scaled, viewed
+from readers.index.arrow import pa
 from readers.index.cf_times import decoded_times
 from readers.index.image_axes import check_image_axes
 from readers.index.times import time_of_text
 from readers.messages import did_you_mean
 from readers.values import is_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -252,8 +250,6 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     ValueError
         If the rows of a variable are its columns in another file.
     """
-    import pyarrow as pa
-
     found = pa.concat_tables(tables, promote_options="default").combine_chunks()
     check_image_axes(found)
     return found
@@ -291,8 +287,6 @@ def columns_of(
 
 
 def _column(store: Store[V], array: Variable, name: str, num_rows: int) -> pa.Array:
-    import pyarrow as pa
-
     one = None if store.array is not None else store.get(name)
     if one is not None:
         if one.shape != (num_rows,):
@@ -324,8 +318,6 @@ def column_of(store: Store[V], name: str, variable: V) -> pa.Array:
     netCDF4-python and xarray show fill values in their place, and mask these if they are
     `_FillValue`.
     """
-    import pyarrow as pa
-
     found = as_column(name, store.line(variable), variable.attributes)
     missing = math.prod(variable.shape) - len(found)
     return pa.concat_arrays([found, pa.nulls(missing, found.type)]) if missing else found
@@ -333,8 +325,6 @@ def column_of(store: Store[V], name: str, variable: V) -> pa.Array:
 
 def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) -> pa.Array:
     """Return a coordinate as a column: numbers, times or text."""
-    import pyarrow as pa
-
     values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype.kind == "M":
         return pa.array(values.astype("M8[ns]"))
@@ -376,8 +366,6 @@ def _unpacked(
 
 def with_times(column: pa.Array) -> pa.Array:
     """Return text as times, if each is one in ISO 8601; else as it is."""
-    import pyarrow as pa
-
     if not pa.types.is_string(column.type) or column.null_count:
         return column
     times = [time_of_text(text) for text in column.to_pylist()]

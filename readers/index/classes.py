@@ -6,13 +6,10 @@ import json
 import logging
 import os
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
-from typing import TYPE_CHECKING
 
+from readers.index.arrow import pa
 from readers.index.scan import find_files
 from readers.messages import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +63,6 @@ def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | N
     Raises ValueError if a file is beside the folders, and the errors of `labels_of`. Without
     `classes`, a warning names folders without files, which are not classes.
     """
-    import pyarrow as pa
-
     paths = list(find_files(root, suffixes))
     if loose := [path for path in paths if os.path.dirname(path) == root]:
         raise ValueError(

@@ -8,17 +8,15 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
+from readers.index.arrow import pa
 from readers.index.classes import with_classes
 from readers.index.paths import check_local
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +32,6 @@ _LARGEST = sys.float_info.max / 2
 
 def coco_table(images: str, annotations: str) -> pa.Table:
     """Return the table of an annotation file, see `readers.index.table.Index.from_coco`."""
-    import pyarrow as pa
-
     if os.path.isdir(annotations):
         raise ValueError(
             f"{annotations} is a folder: pass the folder of the images, then the JSON file"

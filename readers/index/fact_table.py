@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from readers.index.arrow import pa, pc
 from readers.index.columns import ETAG, SPAN
 from readers.index.times import UTC, time_of_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.fits.headers import Value
 
 COLUMNS = {
@@ -89,8 +88,6 @@ class FactTable:
 
     def table(self) -> pa.Table:
         """Return all rows; the column of a keyword that no file has is of type null."""
-        import pyarrow as pa
-
         self._pack()
         found = {
             name: _joined([batch[position] for batch in self._batches])
@@ -156,8 +153,6 @@ class _Batch:
     """Some values of a column, in an array for each type, until all values are known."""
 
     def __init__(self, values: Sequence[Value]) -> None:
-        import pyarrow as pa
-
         self.count = len(values)
         self.arrays: dict[str, pa.Array] = {}
         """By type: values of this type, with null for the others."""
@@ -187,9 +182,6 @@ class _Batch:
         self, kinds: Iterable[str], convert: Callable[[Any], Value], kind: pa.DataType
     ) -> pa.Array:
         """Return the converted values of some types, and null for others."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         arrays = [
             pa.array([v if v is None else convert(v) for v in array.to_pylist()], kind)
             for name, array in self.arrays.items()
@@ -214,8 +206,6 @@ def _is_nan(text: str) -> bool:
 
 def _joined(batches: list[_Batch]) -> pa.Array:
     """Concatenate the batches of a column, as the narrowest type that holds all values."""
-    import pyarrow as pa
-
     kinds = {kind for batch in batches for kind in batch.arrays}
     if kinds > {"str"} and not any(batch.has_words() for batch in batches):
         kinds.remove("str")
@@ -233,9 +223,6 @@ def _joined(batches: list[_Batch]) -> pa.Array:
 
 
 def _bits(column: pa.Array) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if column.type not in (pa.int64(), pa.float64(), pa.null()):
         return column
     try:
@@ -256,8 +243,6 @@ def _scales(column: pa.Array | None, count: int) -> list[str]:
 
 def _times(column: pa.Array, scales: Sequence[str]) -> tuple[pa.Array, list[str]]:
     """Return the times in a column of text, and the texts that are not times in these scales."""
-    import pyarrow as pa
-
     texts = ("" if text is None or _is_nan(text) else text.strip() for text in column.to_pylist())
     found = [*zip(texts, scales, strict=True)]
     times = [time_of_text(text, scale) for text, scale in found]

@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from readers.errors import ReadError
+from readers.index.arrow import pa
 from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.contract import Row
 
 _AT_ONCE = 1024
@@ -50,8 +49,6 @@ def with_facts(
     ReadError
         If no row can be read.
     """
-    import pyarrow as pa
-
     found = list(progress(_looked(rows, look, num_threads)))
     skipped, first = Skipped(), None
     for each in found:

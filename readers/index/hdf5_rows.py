@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from readers.chunks.array import NOTE, ChunkedArray, packed
 from readers.chunks.hdf5 import Hdf5File, Hdf5Variable, for_plane, open_hdf5
 from readers.errors import reason_of
+from readers.index.arrow import pa
 from readers.index.chunk_rows import (
     check_axes,
     check_lengths,
@@ -26,9 +27,6 @@ from readers.index.skipped import Skipped
 from readers.messages import did_you_mean, printable
 from readers.places.failures import is_of_store
 from readers.places.opener import Places
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def hdf5_table(
@@ -83,8 +81,6 @@ def file_tables(
     ValueError
         If a column has the name of one of the files.
     """
-    import pyarrow as pa
-
     for number, path in enumerate(files["path"].to_pylist()):
         try:
             with open_hdf5(path, places) as file:
@@ -109,8 +105,6 @@ def _table_of(
     columns: Mapping[str, str] | None,
 ) -> pa.Table:
     """Return the rows of a file."""
-    import pyarrow as pa
-
     try:
         found = chosen(file, variables, dim, isel)
     except ValueError as error:
@@ -154,8 +148,6 @@ def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes
 
 def _scalar(file: Hdf5File, variable: Hdf5Variable, name: str) -> pa.Array:
     """Return the one value of a variable or attribute of a file, as a column."""
-    import pyarrow as pa
-
     one = file.get(name)
     if one is not None:
         if one.shape not in ((), (1,)):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from readers.chunks.array import NOTE, SAME_AXES, ChunkedArray, unpacked
+from readers.index.arrow import pa, pc
 from readers.messages import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def check_orientation(arrays: Sequence[ChunkedArray]) -> None:
@@ -30,8 +27,6 @@ def check_image_axes(table: pa.Table) -> None:
 
 def _different(table: pa.Table) -> Iterable[tuple[ChunkedArray, str]]:
     """Yield the variables, and the path, of a row for each set of axes."""
-    import pyarrow.compute as pc
-
     for name in table.column_names:
         path = name.replace(NOTE, "path", 1)
         is_note = name == NOTE or name.startswith(f"{NOTE}_")
@@ -46,8 +41,6 @@ def _different(table: pa.Table) -> Iterable[tuple[ChunkedArray, str]]:
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return pa.types.is_large_binary(kind) or pa.types.is_binary(kind)
 
 

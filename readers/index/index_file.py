@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
+from readers.index.arrow import pa, pc
 from readers.index.columns import OTHER_PATH, Column, FrameColumn, SharedFile
 from readers.index.list_columns import are_plain, is_lists, lists_of
 from readers.index.paths import absolute, holds_paths
 from readers.index.scan import folder_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.index.columns import ColumnKind
 
     Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray
@@ -148,8 +147,6 @@ class ArrowFile:
 
         `dtype` replaces the type of the values: `store_columns` writes the bits of any type.
         """
-        import pyarrow as pa
-
         chunks, kind = self.table[name].chunks, self.table[name].type
         buffers = [chunk.buffers() for chunk in chunks]
         starts = [self._start(each[-1]) for each in buffers]
@@ -173,16 +170,12 @@ class ArrowFile:
 
 def _mapped(file: SharedFile) -> tuple[pa.ipc.RecordBatchFileReader, int]:
     """Map a file; return its reader, and the address of its first byte."""
-    import pyarrow as pa
-
     content = pa.memory_map(f"/proc/self/fd/{file.fileno}").read_buffer()
     return pa.ipc.open_file(content), content.address
 
 
 def _dtype_of(kind: pa.DataType) -> str:
     """Return NumPy's name of a type of numbers, or of lists of a fixed length of them."""
-    import pyarrow as pa
-
     if pa.types.is_fixed_size_list(kind):
         return f"({kind.list_size},){_dtype_of(kind.value_type)}"
     return np.dtype(np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype()).str
@@ -196,8 +189,6 @@ def _read(path: str) -> pa.Table:
     ValueError, KeyError, NotImplementedError, OSError
         As `ArrowFile.open`.
     """
-    import pyarrow as pa
-
     with pa.OSFile(path) as file:
         table = pa.ipc.open_file(file).read_all()
     table.validate(full=True)
@@ -211,8 +202,6 @@ def _write(table: pa.Table, path: str, digest: str) -> None:
     values below nulls are those that reader processes use for null: the empty path, no bytes, -1,
     NaN.
     """
-    import pyarrow as pa
-
     table = table.unify_dictionaries()  # a file has only one dictionary for each column
     kinds = {True: pa.large_string(), False: pa.int64()}
     located = {
@@ -245,8 +234,6 @@ def _write_batches(
     note: dict[str, Any] | None = None,
 ) -> int:
     """Write a table, cast to a schema, with a note; return the rows of a batch."""
-    import pyarrow as pa
-
     stored = stored or table.schema
     batch_rows = max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes))
     with pa.ipc.new_file(file, stored) as writer:
@@ -267,9 +254,6 @@ def _columns(stored: pa.Schema) -> list[list[str]]:
 
 def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
     """Return a column in one piece, with the value that readers take for null below each null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     array = pa.concat_arrays(column.cast(field.type).chunks)
     fillers = {
         pa.large_string(): "",
@@ -341,8 +325,6 @@ def reader_columns(
 
 def _frame_column(name: str, column: pa.ChunkedArray) -> FrameColumn:
     """Store a column that has a list of text, numbers or lists of numbers for each row."""
-    import pyarrow.compute as pc
-
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
     firsts = np.where(pc.is_null(column).to_numpy(), -1, np.cumsum(lengths) - lengths)
     items = pc.list_flatten(column)
@@ -378,8 +360,6 @@ class _Found:
 
     def for_tensor(self, name: str) -> Values | Column:
         """Return a column of numbers; TypeError like `schema.numbers`."""
-        import pyarrow as pa
-
         column = self.table[name]
         is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
         is_ns = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
@@ -390,8 +370,6 @@ class _Found:
 
     def for_target(self, name: str) -> Values | Column:
         """Return a column of text, numbers, or lists of numbers."""
-        import pyarrow as pa
-
         column = self.table[name]
         if schema.holds_text(column):
             return self.of_type(name, "large_string")
@@ -417,8 +395,6 @@ def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
     OSError
         If there is no room; it names the folder.
     """
-    import pyarrow as pa
-
     dtypes = {
         name: f"{column.shape[1:]}{column.dtype.str}" if column.ndim > 1 else column.dtype.str
         for name, column in columns.items()
@@ -440,8 +416,6 @@ def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
 
 def _bits(numbers: NDArray[Any]) -> pa.Array:
     """Return the bits of numbers as unsigned integers; a list for each row of several."""
-    import pyarrow as pa
-
     flat = np.ascontiguousarray(numbers).reshape(-1).view(f"u{numbers.dtype.itemsize}")
     if numbers.ndim == 1:
         return pa.array(flat)

@@ -12,6 +12,7 @@ from readers.errors import ReadError
 from readers.fits.file import read_errors
 from readers.fits.headers import HduName, Value
 from readers.fits.metadata import image_metadata
+from readers.index.arrow import pa
 from readers.index.columns import Columns
 from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
 from readers.index.scan import SUFFIXES
@@ -21,8 +22,6 @@ from readers.places.contract import Place
 from readers.places.span import SpanPlace
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.contract import Row
 
 logger = logging.getLogger(__name__)
@@ -82,8 +81,6 @@ def with_keywords(
     ValueError
         As in `check_keys`.
     """
-    import pyarrow as pa
-
     facts = FactTable(keys)
     check_keys(facts.keys, table.column_names)
     rows, numbers = each_image(columns)
@@ -105,8 +102,6 @@ def with_keywords(
 
 def each_image(columns: Columns) -> tuple[list[Row], pa.Array]:
     """Return a row for each distinct image, and the image's number for each row of the Index."""
-    import pyarrow as pa
-
     images: dict[Hashable, int] = {}
     numbers: list[int] = []
     rows: list[Row] = []

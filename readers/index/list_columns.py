@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from readers.index.arrow import pa, pc
 
 
 def is_lists(kind: pa.DataType) -> bool:
     """Return whether a column has lists of any kind."""
-    import pyarrow as pa
-
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
@@ -23,8 +20,6 @@ def is_lists(kind: pa.DataType) -> bool:
 
 def is_number(kind: pa.DataType) -> bool:
     """Return whether this is a type of integers or floats."""
-    import pyarrow as pa
-
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
@@ -46,8 +41,6 @@ def innermost(kind: pa.DataType) -> pa.DataType:
 
 def most_items(column: pa.ChunkedArray) -> int:
     """Return the number of items of the longest list."""
-    import pyarrow.compute as pc
-
     return int(pc.max(pc.list_value_length(column)).as_py() or 0)
 
 
@@ -56,9 +49,6 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
 
     TypeError if k differs, or nulls are inside the lists.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     widths = set[int]()
     for chunk in column.chunks:
         items = chunk.flatten()
@@ -83,8 +73,6 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
 
 def are_plain(column: pa.ChunkedArray) -> bool:
     """Return whether lists contain numbers, or lists of k numbers, and no null."""
-    import pyarrow as pa
-
     item = column.type.value_type
     number = item.value_type if pa.types.is_fixed_size_list(item) else item
     if not is_number(number) or column.null_count:
@@ -104,9 +92,6 @@ def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
     TypeError
         If it has other values, nulls inside lists, or inner lists of different lengths.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     width = width_of(name, column)
     items = pc.list_flatten(column)
     if width is not None:
@@ -145,8 +130,6 @@ def holds_lists_of_arrays(values: object) -> TypeGuard[Sequence[Sequence[Any] | 
 
 def column_of_lists(name: str, values: Sequence[Sequence[Any] | None]) -> pa.Array:
     """Return lists of arrays of shape (n, k), for the frames of each row, as a column."""
-    import pyarrow as pa
-
     lists = [() if value is None else value for value in values]
     items = column_of_arrays(name, [() if one is None else one for each in lists for one in each])
     offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
@@ -172,8 +155,6 @@ def column_of_arrays(name: str, values: Sequence[NDArray[Any] | Sequence[Any]]) 
     ValueError
         If k differs.
     """
-    import pyarrow as pa
-
     arrays = [value for value in values if _is_array(value)]
     widths = sorted({array.shape[1] for array in arrays})
     if len(widths) > 1:

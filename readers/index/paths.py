@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from readers.index.arrow import pa, pc
 from readers.index.columns import OTHER_PATH, PART
 from readers.index.list_columns import is_lists
 from readers.index.schema import holds_text, is_text, version_columns
 from readers.messages import printable
 from readers.places.urls import LONGEST, ORDINARY, URL, check_url, is_url
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
@@ -24,8 +23,6 @@ def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
 
 def _paths_in(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Return the paths in a column, also those in lists, as for the frames of a video; or None."""
-    import pyarrow as pa
-
     if holds_paths(name, column):
         return column
     kind = column.type
@@ -36,10 +33,6 @@ def _paths_in(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 def _with_paths(column: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column with other paths, in the order of `_paths_in`."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not is_lists(column.type):
         return paths
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
@@ -51,9 +44,6 @@ def _with_paths(column: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.ChunkedAr
 
 def absolute(table: pa.Table, folder: str) -> pa.Table:
     """Return the table with relative paths resolved against a folder."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for position, name in enumerate(table.column_names):
         paths = _paths_in(name, table[name])
         if paths is None:
@@ -75,9 +65,6 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
 
 def moved(table: pa.Table, old: str, new: str) -> pa.Table:
     """Return the table with paths moved from one folder to another, see `Index.moved`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     old, new = _folder(old), _folder(new)
     found = False
     for position, name in enumerate(table.column_names):
@@ -117,8 +104,6 @@ def _folder(path: str) -> str:
 
 def holds_urls(table: pa.Table) -> bool:
     """Return whether a row has a URL in place of a path, also of a part or a mask."""
-    import pyarrow.compute as pc
-
     columns = (_paths_in(name, table[name]) for name in table.column_names)
     return any(
         pc.any(pc.match_substring(column, "://")).as_py()
@@ -152,8 +137,6 @@ def check_path(path: str) -> None:
 
 def check_urls(urls: pa.ChunkedArray) -> None:
     """Raise ValueError for the first URL that is unsupported or has a password."""
-    import pyarrow.compute as pc
-
     ordinary = pc.match_substring_regex(urls, ORDINARY)
     odd = pc.or_(pc.invert(ordinary), pc.greater(pc.binary_length(urls), LONGEST))
     for url in urls.filter(odd):

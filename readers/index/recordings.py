@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from readers.audio.reader import SoundFacts, nonsilent_part, sound_facts
 from readers.index import schema
+from readers.index.arrow import pa, pc
 from readers.index.file_facts import with_facts
 from readers.index.paths import whole
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.contract import Row
 
 _JSON = (".json", ".jsonl", ".ndjson", ".manifest")
@@ -46,9 +45,6 @@ def with_sound_facts(
     ReadError
         If no row can be read.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     look = partial(_facts, trim_db=trim_db)
     table, found = with_facts(table, rows, look, "recordings", num_threads, progress)
     facts = [each for each, _ in found]
@@ -117,8 +113,6 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
 
 def _table(path: str, rows: list[dict[str, Any]], root: str) -> pa.Table:
     """Return the table of rows that have a path; ``start`` is 0 where only a duration is given."""
-    import pyarrow as pa
-
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns: dict[str, Any] = {
         "path": schema.text_column(whole(_below(root, row["path"])) for row in rows)
@@ -139,8 +133,6 @@ def _table(path: str, rows: list[dict[str, Any]], root: str) -> pa.Table:
 
 def _column(values: list[Any]) -> pa.Array:
     """Return numbers or text as they are; what Arrow finds no one type for becomes JSON."""
-    import pyarrow as pa
-
     if not any(isinstance(value, dict | list) for value in values):
         try:
             return pa.array(values)

@@ -8,9 +8,9 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from readers.chunks.hdf5 import SUFFIXES as _ARRAYS
+from readers.index.arrow import pa
 from readers.index.paths import check_path, expanded, whole
 from readers.index.schema import text_column
 from readers.index.skipped import HIDDEN, Skipped
@@ -18,9 +18,6 @@ from readers.messages import printable
 from readers.places.listing import objects
 from readers.places.storage import Storage
 from readers.places.urls import check_url, is_url
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -186,8 +183,6 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     ValueError
         If the URL has another scheme or a password, or names an Index file.
     """
-    import pyarrow as pa
-
     check_url(url)
     if url.endswith((".parquet", ".arrow", ".csv")):
         raise ValueError(f"{url}: Index files and catalogues are read from a local disk: copy it")

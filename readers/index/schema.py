@@ -8,11 +8,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa, pc
 from readers.index.columns import (
     ETAG,
     FILE_BYTES,
@@ -24,9 +25,6 @@ from readers.index.columns import (
 )
 from readers.messages import did_you_mean, printable
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 logger = logging.getLogger(__name__)
 
 _SEARCHED = 10_000
@@ -37,9 +35,6 @@ _CHUNK_ROWS = 1 << 16
 
 def checked(table: pa.Table) -> pa.Table:
     """Check a table and return it in the form of an Index, see `readers.index.table.Index`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not isinstance(table, pa.Table):
         raise TypeError(
             f"an Index is made from a pyarrow.Table, got {type(table)}: pass pyarrow.table(dict), "
@@ -75,8 +70,6 @@ def check_distinct(table: pa.Table) -> None:
 
 def without_views(table: pa.Table) -> pa.Table:
     """Return the table with string and binary for views, as PyArrow cannot take rows of views."""
-    import pyarrow as pa
-
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for number, field in enumerate(table.schema):
         if (kind := plain.get(field.type)) is not None:
@@ -158,8 +151,6 @@ def digest(table: pa.Table) -> str:
 
 def _common_folder(table: pa.Table) -> str:
     """Return the folder of all files or URLs, with a slash at its end."""
-    import pyarrow.compute as pc
-
     ends = set[str]()
     for name, is_text in file_columns(table, part_names(table)):
         for chunk in table[name].chunks if is_text else ():
@@ -172,8 +163,6 @@ def _common_folder(table: pa.Table) -> str:
 
 def _corners(table: pa.Table) -> list[tuple[str, str]]:
     """Return the columns of the corners of windows, both or none, with their type."""
-    import pyarrow as pa
-
     kinds = [table[name].type for name in ("y", "x") if name in table.column_names]
     for is_kind, kind in ((pa.types.is_integer, "int64"), (pa.types.is_floating, "float64")):
         if len(kinds) == 2 and all(map(is_kind, kinds)):
@@ -190,8 +179,6 @@ def _corners_of(chunk: pa.Array, kind: str) -> NDArray[Any]:
 
 def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
     """Return a column of texts; an iterator is consumed in chunks."""
-    import pyarrow as pa
-
     kind, texts = pa.large_string(), iter(texts)
     chunks = iter(lambda: pa.array(list(islice(texts, _CHUNK_ROWS)), kind), pa.array([], kind))
     return pa.chunked_array(chunks, kind)
@@ -204,9 +191,6 @@ def _texts(
 
     A chunk is n + 1 offsets, and the UTF-8 of all texts.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for chunk in column.chunks:
         text = chunk.cast(pa.large_string()).fill_null("")
         if skip:
@@ -220,9 +204,6 @@ def _texts(
 
 
 def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         least = pc.min(column.cast(pa.int64())).as_py()
     except pa.ArrowException:
@@ -236,8 +217,6 @@ def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:
 
 def _check_spans(table: pa.Table) -> None:
     """Raise ValueError if a row has only one of offset and length, or its file ends before."""
-    import pyarrow.compute as pc
-
     pairs = [span_columns(table, name) for name in table.column_names]
     ends = [*_suffixes(part_names(table))]
     for names in pairs + [(f"offset{end}", f"nbytes{end}") for end in ends]:
@@ -261,8 +240,6 @@ def _check_spans(table: pa.Table) -> None:
 
 def whole_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     """Return a column of HDUs, planes, offsets or lengths, -1 for none."""
-    import pyarrow as pa
-
     numbers = column.cast(pa.int64()).fill_null(-1)
     return np.ascontiguousarray(numbers.to_numpy())
 
@@ -280,9 +257,6 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     ValueError
         As of `as_nanoseconds`.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if _is_vector(column):
         items = numbers(name, pc.list_flatten(column))
         return items.reshape(-1, column.type.list_size, *items.shape[1:])
@@ -308,9 +282,6 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 def fits_tensor(column: pa.ChunkedArray) -> bool:
     """Return whether `numbers` accepts a column."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if _is_vector(column):
         return fits_tensor(pc.list_flatten(column))
     is_numeric = _is_numeric(column.type) or is_time(column.type)
@@ -319,16 +290,12 @@ def fits_tensor(column: pa.ChunkedArray) -> bool:
 
 def _is_vector(column: pa.ChunkedArray) -> bool:
     """Return whether all rows have lists of one fixed length."""
-    import pyarrow as pa
-
     kind = column.type
     return pa.types.is_fixed_size_list(kind) and kind.list_size > 0 and not column.null_count
 
 
 def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
     """Return a column of times as integers, others unchanged. ValueError if a time does not fit."""
-    import pyarrow as pa
-
     if not is_time(column.type):
         return column
     try:
@@ -342,14 +309,10 @@ def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
 
 def is_time(kind: pa.DataType) -> bool:
     """Return whether a column holds times or dates."""
-    import pyarrow as pa
-
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     are = pa.types
     return bool(are.is_integer(kind) or are.is_floating(kind) or are.is_boolean(kind))
 
@@ -405,8 +368,6 @@ def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str)
 
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether a column holds bytes."""
-    import pyarrow as pa
-
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
@@ -417,15 +378,11 @@ def holds_text(column: pa.ChunkedArray | pa.Array) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether this is a type of text."""
-    import pyarrow as pa
-
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def holds_versions(table: pa.Table, etag: str, file_bytes: str) -> bool:
     """Return whether columns of these names, if any, have versions and lengths of files."""
-    import pyarrow as pa
-
     if not {etag, file_bytes} <= set(table.column_names):
         return False
     return holds_text(table[etag]) and pa.types.is_integer(table[file_bytes].type)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from readers.chunks.array import NOTE, unpacked
+from readers.index.arrow import pa
 from readers.messages import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS = 5
 """Number of rows to show at the beginning, and at the end."""
@@ -59,8 +57,6 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    import pyarrow as pa
-
     try:
         found: list[Any] = column.to_pylist()
     except (ValueError, OverflowError, pa.ArrowInvalid):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from readers.index import schema
+from readers.index.arrow import pa
 from readers.index.containers.kinds import Tar
 from readers.index.containers.tables import Data, containers_table, has_tars, peeked
 from readers.index.scan import find_files, listed_files, object_table
@@ -14,9 +14,6 @@ from readers.index.text_tables import read_csv
 from readers.index.versions import with_versions
 from readers.places.opener import Places
 from readers.places.urls import is_url
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def scanned_table(data: Data, suffixes: tuple[str, ...], places: Places) -> pa.Table:
@@ -44,8 +41,6 @@ def scanned_table(data: Data, suffixes: tuple[str, ...], places: Places) -> pa.T
 
 def path_table(paths: Iterable[str]) -> pa.Table:
     """Return a table with one row per path."""
-    import pyarrow as pa
-
     return pa.table({"path": schema.text_column(paths)})
 
 

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from readers.audio.reader import AudioReader
 from readers.index import schema
+from readers.index.arrow import pa
 from readers.index.catalogue.cutouts import Cutouts, cutout_table
 from readers.index.catalogue.nearest import with_nearest
 from readers.index.catalogue.tables import Catalogue, Objects
@@ -48,7 +49,6 @@ from readers.values import check_bool, check_integer, check_number, is_integer
 from readers.video.decoding import import_av
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from astropy.units import Quantity
     from numpy.typing import ArrayLike, NDArray
 

@@ -10,10 +10,8 @@ import os
 import re
 import sys
 import zlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from readers.index.arrow import pa, pc
 
 _BOM = b"\xef\xbb\xbf"
 _NOT_DECIMAL = r"^[+-]?0([0-9]+|[xX].*)$"
@@ -46,8 +44,6 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
         If it is empty or not UTF-8, a row has more or fewer values than the first one, a quoted
         value has no end, or two columns have one name. The message names the file and the line.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
     name = os.fspath(path)
@@ -101,9 +97,6 @@ def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     their last digits, and numbers such as 1e400 become infinite. Other decimal numbers lose
     nothing. A column with only NA would become empty.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = pc.utf8_trim_whitespace(texts)
     if pa.types.is_null(kind):
         return bool(pc.any(pc.not_equal(texts, "")).as_py())
@@ -119,8 +112,6 @@ def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _may_lose(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     return bool(is_number or pa.types.is_null(kind))
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.schema import as_nanoseconds, is_time
 from readers.leapseconds import SECOND, iso_nanoseconds, utc_nanoseconds, utc_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from astropy.units import Quantity
 
 UTC = ("", "UTC", "UT", "GMT")
@@ -91,7 +91,6 @@ def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
     ValueError
         If a time does not fit into 64 bits, or its scale is local.
     """
-    import pyarrow as pa
     from astropy.time import ScaleValueError
 
     try:
@@ -115,8 +114,6 @@ def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
 
 def text_times(name: str, catalogue: str, column: pa.ChunkedArray) -> pa.Array:
     """Return text as a column of times, see `time_of_text`; ValueError for other text."""
-    import pyarrow as pa
-
     texts = [(text or "").strip() for text in column.to_pylist()]
     times = [time_of_text(text) for text in texts]
     for row, (text, time) in enumerate(zip(texts, times, strict=True)):

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from readers.index import schema
+from readers.index.arrow import pa, pc
 from readers.index.paths import holds_paths, holds_urls
 from readers.messages import printable
 from readers.places.failures import is_of_store
@@ -15,8 +16,6 @@ from readers.places.stores import threads_of
 from readers.places.urls import URL
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -24,9 +23,6 @@ logger = logging.getLogger(__name__)
 
 def with_versions(table: pa.Table, storage: Storage) -> pa.Table:
     """Return a table with the versions of its objects, see `Index.with_versions`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not holds_urls(table):
         return table
     names = [name for name in table.column_names if holds_paths(name, table[name])]
@@ -53,9 +49,6 @@ def with_versions(table: pa.Table, storage: Storage) -> pa.Table:
 
 def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Return a column of paths, null for files and for objects with a known version."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     etag, nbytes = schema.version_columns(name)
     paths = table[name].cast(pa.large_string())
     asked = pc.match_substring_regex(paths, URL.pattern)

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
+from readers.index.arrow import pa
 from readers.index.file_facts import with_facts
 from readers.values import check_integer, is_integer
 from readers.video.packets import FRAME, NOTE, Clip, Packets, unpacked
 from readers.video.reader import video_packets
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.contract import Row
 
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?s")
@@ -34,8 +33,6 @@ def with_video_facts(
 
     Rows that cannot be read are left out, which the log counts. ReadError if none can be read.
     """
-    import pyarrow as pa
-
     table, found = with_facts(table, rows, video_packets, "videos", num_threads, progress)
     streams = [one.stream for one in found]
     rates = (one.frames / one.duration if one.duration > 0 else None for one in streams)
@@ -54,8 +51,6 @@ def with_video_facts(
 
 def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None) -> pa.Table:
     """Return a row for each clip of each row, see `readers.index.table.Index.each_clip`."""
-    import pyarrow as pa
-
     check_integer("frames", frames, 1)
     check_integer("stride", stride, 1)
     clip = Clip(int(frames), int(stride))

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from readers.chunks.array import NOTE, ROW, ChunkedArray, packed
 from readers.chunks.reader import joined
 from readers.chunks.values import check_dtype
 from readers.chunks.zarr import ZarrStore, difference_of
+from readers.index.arrow import pa
 from readers.index.chunk_rows import (
     check_arguments,
     check_axes,
@@ -30,9 +31,6 @@ from readers.index.paths import whole
 from readers.messages import printable
 from readers.places.opener import Places
 from readers.places.urls import is_url
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +66,6 @@ def _table_of(
     columns: Mapping[str, str] | None,
     places: Places,
 ) -> pa.Table:
-    import pyarrow as pa
-
     try:
         store = ZarrStore(root, places)
         arrays = chosen(store, variables, dim, isel)

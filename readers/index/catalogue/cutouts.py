@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.catalogue.images import (
     Images,
     Named,
@@ -29,9 +30,6 @@ from readers.places.opener import LOCAL, Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
 from readers.values import check_bool, is_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -217,8 +215,6 @@ def _kept_columns(
     objects: Objects, images: Images, columns: Sequence[str] | Mapping[str, str] | None
 ) -> pa.Table:
     """Return the columns of the catalogue that rows shall get, and `ROW`."""
-    import pyarrow as pa
-
     if "offset" in images.table.column_names:
         raise ValueError("the images are in containers, but cutouts need files: unpack them")
     if clashes := {*CORNERS, ROW} & set(images.table.column_names):
@@ -242,8 +238,6 @@ def _kept_columns(
 
 def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:
     """Return the rows of the pairs that are kept; there must be at least one."""
-    import pyarrow as pa
-
     made = np.flatnonzero(corners.kept)
     rows, places = _rows_of(images, pairs.images[made])
     made = made[places]

@@ -7,19 +7,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.errors import ReadError
+from readers.index.arrow import pa
 from readers.index.catalogue.tables import Objects
 from readers.index.schema import holds_text, whole_numbers
 from readers.places.opener import LOCAL, Places
 from readers.values import is_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ImageKey = tuple[str, int]
 """Path and HDU; -1 for the first HDU with an image, or a file without HDUs."""
@@ -113,8 +110,6 @@ def naming_columns(objects: Objects, images: Images) -> tuple[str, ...]:
 
 def with_named_hdus(objects: Objects, images: Images) -> Images:
     """Return the images with the HDUs that the catalogue names, if the table has no HDUs."""
-    import pyarrow as pa
-
     if "hdu" not in naming_columns(objects, images) or "hdu" in images.table.column_names:
         return images
     hdus = defaultdict(set)
@@ -155,8 +150,6 @@ def named(objects: Objects, images: Images) -> Named | None:
 
 
 def _hdus(objects: Objects) -> NDArray[np.int64]:
-    import pyarrow as pa
-
     column = objects.column("hdu")
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise ValueError(
@@ -170,8 +163,6 @@ def _files(objects: Objects, images: Images) -> NDArray[np.int64]:
     """Return the number of the file that each object names, -1 for none."""
     if "path" not in naming_columns(objects, images):
         return np.zeros(len(objects), np.int64)
-    import pyarrow as pa
-
     column = objects.column("path")
     if not holds_text(column) and not pa.types.is_dictionary(column.type):
         raise ValueError(f"column 'path' of {objects.name} is {column.type}, expected text")
@@ -242,8 +233,6 @@ def with_hdus(
     ValueError
         If the table has a column ``hdu``, `hdus` are not HDUs, or no file is left.
     """
-    import pyarrow as pa
-
     from readers.fits.metadata import image_metadata
 
     if "hdu" in table.column_names:

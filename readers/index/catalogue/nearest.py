@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from readers.index.arrow import pa
 from readers.index.catalogue.tables import Objects
 from readers.index.grouping.nearest import ChannelFiles
 from readers.index.schema import check_column
 from readers.index.times import nanoseconds, times_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from astropy.units import Quantity
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,6 @@ def with_nearest(
 
     See `readers.index.table.Index.with_nearest`.
     """
-    import pyarrow as pa
-
     limit = nanoseconds("tolerance", tolerance)
     check_column(table, time)
     objects.check([object_time])

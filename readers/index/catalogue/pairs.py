@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.catalogue.headers import ImageFacts, image_facts, plain
 from readers.index.catalogue.images import Images, Named
 from readers.index.catalogue.sky import Sky
@@ -153,8 +154,6 @@ def sky_pairs(
 
 def _known_sizes(images: Images) -> list[tuple[int, int]] | None:
     """Return the sizes of all images from the table; None if it lacks some."""
-    import pyarrow as pa
-
     table = images.table
     for name in ("height", "width"):
         if name not in table.column_names or not pa.types.is_integer(table[name].type):

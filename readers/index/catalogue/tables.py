@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.columns import PART
 from readers.index.paths import check_local
 from readers.index.rows.joining import check_name, column_of
@@ -21,7 +22,6 @@ from readers.index.times import astropy_times, text_times, times_of
 from readers.messages import did_you_mean, near
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from astropy.table import Table
 
 Catalogue = Any
@@ -106,8 +106,6 @@ class Objects:
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column; TypeError if an Index cannot have it, e.g. a SkyCoord."""
-        import pyarrow as pa
-
         values = self._table[name]
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
@@ -126,8 +124,6 @@ class Objects:
 
         A mapping gives them other names.
         """
-        import pyarrow as pa
-
         if isinstance(columns, str) or not isinstance(columns, Iterable | None):
             raise TypeError(f"columns must be a sequence of names, or a mapping, got {columns!r}")
         if columns is None:
@@ -151,8 +147,6 @@ class Objects:
 
         Text is read as by `readers.index.times.time_of_text`.
         """
-        import pyarrow as pa
-
         column = self.column(name)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -187,8 +181,6 @@ class Objects:
             ) from error
 
     def _numbers(self, name: str, what: str) -> NDArray[np.float64]:
-        import pyarrow as pa
-
         column = self.column(name)
         kind = column.type
         if pa.types.is_dictionary(kind):
@@ -235,14 +227,10 @@ def _is_number(text: str) -> bool:
 
 
 def _is_decimal(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_decimal(kind))
 
 
 def _arrow(catalogue: Any) -> pa.Table:
-    import pyarrow as pa
-
     if isinstance(catalogue, pa.Table):
         return without_views(catalogue)
     if not hasattr(catalogue, "__arrow_c_stream__"):
@@ -321,7 +309,6 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
 
 def _read_text(path: str) -> Table:
     """Read a table in a format that astropy detects; too large integers stay text."""
-    import pyarrow as pa
     from astropy.io import ascii
     from astropy.table import Table
 

@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from readers.index.arrow import pa, pc
 from readers.index.schema import holds_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.contract import Place
 
 RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag", "hdu", "plane")
@@ -36,8 +37,6 @@ def container_table(
     others: Mapping[str, pa.Array],
 ) -> pa.Table:
     """Return the table of a container: a row for each span, with its key, and other columns."""
-    import pyarrow as pa
-
     for name, values in others.items():
         if name in RESERVED or (name.startswith("path_") and holds_text(values)):
             raise ValueError(
@@ -59,9 +58,6 @@ def container_table(
 
 def span_columns(name: str, path: str, spans: Sequence[Span | None]) -> dict[str, pa.Array]:
     """Return columns ``{name}_path``, ``_offset`` and ``_nbytes``, null without a span."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     offsets = pa.array([span and span.offset for span in spans], pa.int64())
     paths = _path_column(path, len(spans))
     return {
@@ -72,8 +68,6 @@ def span_columns(name: str, path: str, spans: Sequence[Span | None]) -> dict[str
 
 
 def _path_column(path: str, count: int) -> pa.Array:
-    import pyarrow as pa
-
     return pa.repeat(pa.scalar(path, pa.large_string()), count)
 
 
@@ -82,8 +76,6 @@ def value_column(values: Sequence[Any]) -> pa.Array:
 
     Integers become JSON text, too, if they are beyond int64, or would change among floats.
     """
-    import pyarrow as pa
-
     kinds = {type(value) for value in values if value is not None}
     try:
         if not kinds or kinds == {bool}:
@@ -100,8 +92,6 @@ def value_column(values: Sequence[Any]) -> pa.Array:
 
 def integers_or_text(texts: Sequence[str | None]) -> pa.Array:
     """Return texts as int64 if all are integers in their shortest spelling; otherwise as text."""
-    import pyarrow as pa
-
     column = pa.array(texts, pa.large_string())
     try:
         numbers = column.cast(pa.int64())
@@ -116,16 +106,12 @@ def joined(tables: Iterable[pa.Table]) -> pa.Table:
     Columns of integers and floats become floats, or text if an integer might change as a float.
     Columns of single values and lists become lists; those of other different types text.
     """
-    import pyarrow as pa
-
     parts = list(tables)
     names = dict.fromkeys(itertools.chain.from_iterable(part.column_names for part in parts))
     return pa.table({name: _joined(name, parts) for name in names})
 
 
 def _joined(name: str, parts: Sequence[pa.Table]) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     found = [part[name] if name in part.column_names else None for part in parts]
     kinds = {each.type for each in found if each is not None} - {pa.null()}
     if any(map(pa.types.is_large_list, kinds)):
@@ -148,8 +134,6 @@ def _joined(name: str, parts: Sequence[pa.Table]) -> pa.ChunkedArray:
 
 
 def _common(kinds: set[pa.DataType]) -> pa.DataType:
-    import pyarrow as pa
-
     if len(kinds) < 2:
         return kinds.copy().pop() if kinds else pa.float64()
     numbers = {pa.int64(), pa.float32(), pa.float64()}
@@ -158,9 +142,6 @@ def _common(kinds: set[pa.DataType]) -> pa.DataType:
 
 def _as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return single values as lists of one, and null as an empty list."""
-    import numpy as np
-    import pyarrow as pa
-
     if pa.types.is_large_list(column.type):
         return column
     values = column.combine_chunks()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from readers.index.arrow import pa
 from readers.index.containers.lmdb import lmdb_table
 from readers.index.containers.recordio import recordio_table
 from readers.index.containers.tar import tar_table
@@ -15,8 +16,6 @@ from readers.index.scan import ALL_SUFFIXES
 from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.contract import Place
     from readers.places.opener import Places
 

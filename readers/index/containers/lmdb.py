@@ -12,14 +12,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from readers.index.arrow import pa
 from readers.index.containers.columns import Span, container_table, value_column
 from readers.index.containers.formats import is_image
 from readers.index.containers.protobuf import Field, fields, signed
 from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.contract import Place
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.containers.columns import Span, container_table, integers_or_text
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.contract import Place
 
 _MAGIC = 0xCED7230A
@@ -103,8 +102,6 @@ def _header(reader: ForwardReader, data: int, stop: int) -> tuple[int, NDArray[n
 
 def _label_column(labels: Sequence[NDArray[np.float32]]) -> pa.Array:
     """Return labels as int64 if all are integers, otherwise as float32; several as lists."""
-    import pyarrow as pa
-
     values = np.concatenate([np.zeros(0, "<f4"), *labels])
     is_whole = bool((values == np.rint(values)).all() and (abs(values) < 2**31).all())
     column = pa.array(values.astype(np.int64) if is_whole else values)
@@ -126,8 +123,6 @@ def _by_index(
 
     `num_others` is the number of readable records that are left out.
     """
-    import pyarrow as pa
-
     try:
         listed = {int(at): key for key, at in map(str.split, filter(None, idx.splitlines()))}
     except ValueError:

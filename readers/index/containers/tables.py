@@ -6,8 +6,8 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+from readers.index.arrow import pa
 from readers.index.containers.columns import joined
 from readers.index.containers.kinds import Kind, Tar, TFRecord
 from readers.index.paths import expanded
@@ -17,9 +17,6 @@ from readers.places.failures import is_of_store
 from readers.places.listing import objects
 from readers.places.opener import LOCAL, Places
 from readers.places.urls import check_url, is_url
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Data = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -102,8 +99,6 @@ def joined_containers(
     skipped: Skipped | None = None,
 ) -> pa.Table:
     """Return the table of scanned containers; count and log the entries left out."""
-    import pyarrow as pa
-
     skipped = Skipped() if skipped is None else skipped
     tables, errors = list[pa.Table](), list[OSError | ValueError]()
     for found, left in scanned:

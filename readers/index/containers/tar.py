@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from readers.index.arrow import pa
 from readers.index.containers.columns import (
     Span,
     container_table,
@@ -22,8 +23,6 @@ from readers.index.scan import FORMATS
 from readers.index.skipped import Skipped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.contract import Place
 
 _JSON = (".json", ".jsn")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from readers.index.arrow import pa
 from readers.index.containers.columns import Span, container_table, span_columns, value_column
 from readers.index.containers.formats import as_text
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
@@ -17,8 +18,6 @@ from readers.index.skipped import Skipped
 from readers.messages import install
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from readers.places.contract import Place
 
 _LENGTH = struct.Struct("<QI")
@@ -177,9 +176,6 @@ class _Values:
         if any(isinstance(value, Span) for value in flat):
             skipped.add(f"lists of feature {name!r}, with values that are not text", path)
             return {}
-        import numpy as np
-        import pyarrow as pa
-
         lengths = [len(self.by_row.get(row, ())) for row in range(count)]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         return {name: pa.LargeListArray.from_arrays(offsets, value_column(flat))}

@@ -9,13 +9,11 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from readers.index.arrow import pa, pc
 from readers.index.schema import part_names
 from readers.index.times import nanoseconds
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -128,8 +126,6 @@ def _warn_of_lost_offsets(parts: tuple[str, ...]) -> None:
 
 def lacks_files(table: pa.Table, parts: Iterable[str]) -> bool:
     """Return whether a row lacks the file of one of these parts."""
-    import pyarrow.compute as pc
-
     columns = (table[f"path_{part}"] for part in parts)
     return any(column.null_count or pc.any(pc.equal(column, "")).as_py() for column in columns)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.chunks.array import NOTE
+from readers.index.arrow import pa, pc
 from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
 from readers.index.grouping.nearest import ChannelFiles, each_once, shifted
@@ -22,7 +23,6 @@ from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from astropy.units import Quantity
 
 logger = logging.getLogger(__name__)
@@ -109,8 +109,6 @@ class Grouping:
 
     def apply(self, table: pa.Table) -> tuple[pa.Table, Dropped]:
         """Return the table of samples, see `Index.group`, and the dropped samples."""
-        import pyarrow as pa
-
         if parts := part_names(table):
             raise ValueError(
                 f"the rows are already samples of several files ({', '.join(parts)}): group single "
@@ -217,9 +215,6 @@ class Grouping:
 
 
 def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:
@@ -239,8 +234,6 @@ def _values(column: pa.ChunkedArray) -> str:
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
     """Return the columns that locate the files of some rows, null for row -1."""
-    import pyarrow as pa
-
     chosen = pa.array(rows, mask=rows < 0)
     # large_string, since paths may take more than 2 GiB.
     columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}

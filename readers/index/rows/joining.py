@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from readers.index.arrow import pa
 from readers.index.classes import (
     LABELS,
     category_ids_of,
@@ -25,14 +26,9 @@ from readers.index.list_columns import (
 from readers.index.rows.windows import CORNERS, common_windows, with_windows
 from readers.values import check_bool
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     """Return the table of several Indexes, see `readers.index.table.Index.concat`."""
-    import pyarrow as pa
-
     if not tables:
         raise ValueError("concat needs at least one Index, got none")
     check_bool("fill", fill)
@@ -94,8 +90,6 @@ def _check_columns(tables: Sequence[pa.Table]) -> None:
 
 def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
     """Return a column of all tables, null for tables that lack it."""
-    import pyarrow as pa
-
     found = dict.fromkeys(table[name].type for table in tables if name in table.column_names)
     kinds = list(found) if len(found) == 1 else [_decoded(kind) for kind in found]
     try:
@@ -116,15 +110,11 @@ def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
 
 
 def _decoded(kind: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     """Return values as a column, see `readers.index.table.Index.with_column`."""
-    import pyarrow as pa
-
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, str | bytes):

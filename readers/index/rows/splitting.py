@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa, pc
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.schema import as_nanoseconds
 from readers.index.times import nanoseconds, times_of
@@ -21,7 +22,6 @@ from readers.sampling.order import mix_all
 from readers.values import check_integer, is_number
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from astropy.units import Quantity
 
 logger = logging.getLogger(__name__)
@@ -227,17 +227,12 @@ def _remedy(table: pa.Table, by: By, bounds: NDArray[np.uint64], seed: int) -> s
 
 def _with_keys_of_files(table: pa.Table) -> pa.Table:
     """Return a table in which rows without a key, i.e. of plain files, have their path as key."""
-    import pyarrow.compute as pc
-
     keys, paths = (_bytes_of(name, table[name]) for name in ("key", "path"))
     return table.set_column(table.column_names.index("key"), "key", pc.coalesce(keys, paths))
 
 
 def shared_frames(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.int64]]) -> int:
     """Return the number of frames that are in sequences of more than one part."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = pa.large_string()
     found = []
     for own in rows.values():
@@ -251,9 +246,6 @@ def shared_frames(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np
 
 def _names_of_frames(samples: pa.Table, part: str) -> pa.ChunkedArray:
     """Return the files of a part, with the plane where a file has several; null if missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = pa.large_string()
     paths = samples[f"path_{part}"].cast(kind)
     if (plane := f"plane_{part}") not in samples.column_names:
@@ -301,8 +293,6 @@ def _hashes(values: list[bytes], seed: int) -> NDArray[np.uint64]:
 
 def _bytes_of(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the bytes to hash for each value: text as UTF-8, numbers in decimal."""
-    import pyarrow as pa
-
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _bytes_of(name, column.cast(kind.value_type))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from readers.index import schema
+from readers.index.arrow import pa
 from readers.index.list_columns import holds_numbers, is_lists, lists_of, width_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from readers.index.columns import SharedFile

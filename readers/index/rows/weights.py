@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
+from readers.index.arrow import pa
 from readers.messages import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RunningWeights:
@@ -57,8 +54,6 @@ class RunningWeights:
 
 def running_weights(table: pa.Table, name: str) -> RunningWeights:
     """Return the weights in a column of an Index; raises as `Index.running_weights`."""
-    import pyarrow as pa
-
     schema.check_column(table, name)
     column = table[name]
     kind = column.type

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.fact_table import column_name
 from readers.messages import install
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
     from numpy.typing import ArrayLike
 
 _ROW = "\ue000"
@@ -35,8 +35,6 @@ _SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
 
 def selected(table: pa.Table, rows: ArrayLike) -> pa.Table:
     """Return rows by their numbers, or a mask, see `readers.index.table.Index.select`."""
-    import pyarrow as pa
-
     chosen, count = np.asarray(rows), table.num_rows
     if chosen.dtype == bool and chosen.ndim > 0:
         if chosen.shape != (count,):
@@ -129,7 +127,6 @@ def _readable(
 ) -> tuple[pa.Table, dict[str, pa.DataType]]:
     """Return the table that DuckDB reads, with float16 as float32, and types of other columns."""
     import duckdb
-    import pyarrow as pa
 
     kept, others = [], {}
     for number, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.arrow import pa
 from readers.index.schema import check_column, part_names
 from readers.sampling.row_window import Outside
 from readers.values import is_integer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CORNERS = ("y", "x")
 """Columns of the first row and column of each window."""
@@ -69,8 +67,6 @@ def window_rows(
 
     See `readers.index.table.Index.each_window`.
     """
-    import pyarrow as pa
-
     if taken := {*CORNERS} & set(table.column_names):
         raise ValueError(f"the Index already has columns {sorted(taken)}: rename or drop them")
     crop = pixel_pair("crop", crop)
@@ -148,8 +144,6 @@ def _starts(size: int, pixels: int, step: int) -> NDArray[np.int64]:
 
 def plane_rows(table: pa.Table, planes: Iterable[int]) -> pa.Table:
     """Return a row for each plane of each row, see `readers.index.table.Index.each_plane`."""
-    import pyarrow as pa
-
     numbers = [*planes] if isinstance(planes, Iterable) else []
     if not numbers or not all(is_integer(number, 0) for number in numbers):
         raise ValueError(
