@@ -14,18 +14,16 @@ from readers.index.arrow import pa
 from readers.index.paths import check_path, expanded, whole
 from readers.index.schema import text_column
 from readers.index.skipped import HIDDEN, Skipped
-from readers.messages import printable
 from readers.places.listing import objects
 from readers.places.storage import Storage
 from readers.places.urls import check_url, is_url
 
 logger = logging.getLogger(__name__)
 
-_LISTED = 10
-"""Maximum number of ignored files and folders that the log names; more are only counted."""
-
 _MOST_KINDS = 5
 """Maximum number of suffixes that the message counts separately."""
+
+_UNREADABLE = "files and folders that cannot be read"
 
 _ARRAYS_BY = "use Index.{}, dali-pipelines index --variables all, or --pipeline=chunked"
 """How arrays are read, by the name of a method."""
@@ -56,7 +54,7 @@ _ZARR = ("zarr.json", ".zgroup", ".zarray")
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
 ALL_SUFFIXES = tuple(suffix for suffix, name in FORMATS.items() if name != "video")
-"""Suffixes of all formats but videos, which beside images are often previews of them."""
+"""Suffixes of all formats except videos. A video beside images is often a preview of them."""
 
 
 def find_files(
@@ -67,25 +65,24 @@ def find_files(
     Parameters
     ----------
     text : str
-        A folder, which is searched with its subfolders; a file; or a glob. ``{0..9}`` stands for
-        all these numbers.
+        A folder, a file or a glob. Subfolders are searched, too. ``{0..9}`` means each of these
+        numbers.
     suffixes : tuple of str
-        Suffixes of files to find in a folder, in lower case, with the dot. If there are none, the
-        error names the files that the folder has instead.
+        Suffixes of files to find in a folder, in lower case, with the dot.
     beside : tuple of str
-        Suffixes of files that belong to these: they are ignored, and not counted.
+        Suffixes of files that are ignored and not counted.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If there is no such file. The error names other files of the folder.
     ValueError
         If the text is not UTF-8.
 
     Notes
     -----
-    In a folder, names that begin with a dot are ignored, like in globs. After the search, one line
-    of the log counts these, and another one counts files with other suffixes.
+    In a folder, names that begin with a dot are ignored, as in globs. After the search the log has
+    the number of these names, and of files with other suffixes.
     """
     check_path(text)
     if os.path.isdir(text):
@@ -93,7 +90,6 @@ def find_files(
         path = None
         for path in search.below(os.path.abspath(text)):
             yield path
-        search.skipped.close()
         if path is None:
             zarr = any(os.path.isfile(os.path.join(text, name)) for name in _ZARR)
             how = _ARRAYS_BY.format("from_zarr")
@@ -110,11 +106,10 @@ def find_files(
             f"{text}: no such folder or file; pass a folder, a glob, a .csv or an Index file"
         )
     else:
-        found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
-        skipped = _Unreadable()
-        found = [path for path in found if os.path.isfile(path) and skipped.keeps(path)]
-        found = [path for path in found if not path.endswith(beside)]
-        skipped.close()
+        skipped = Skipped()
+        paths = filter(os.path.isfile, map(os.path.abspath, glob.iglob(text, recursive=True)))
+        found = [path for path in paths if not path.endswith(beside) and _is_valid(path, skipped)]
+        skipped.log()
         if not found:
             raise FileNotFoundError(f"{text}: no file matches this pattern")
         yield from sorted(found)
@@ -126,8 +121,8 @@ def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[st
     Parameters
     ----------
     texts : iterable of str
-        As in `find_files`. Names with these suffixes are files; their existence is not checked,
-        because there may be millions.
+        As in `find_files`. Names with these suffixes are taken for files without a check, because
+        there may be millions.
     suffixes : tuple of str
         Suffixes of files to find in folders, in lower case, with the dot.
 
@@ -160,9 +155,9 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     Parameters
     ----------
     url : str
-        ``s3://bucket/prefix`` or ``gs://``, where the prefix is a folder, one object, or a pattern
-        (``*``, ``**``); or ``http://`` or ``https://`` of one object.
-        ``{0..9}`` means each of these numbers.
+        ``s3://bucket/prefix`` or ``gs://bucket/prefix`` of a folder, an object, or a pattern
+        (``*``, ``**``); or ``http://`` or ``https://`` of one object. ``{0..9}`` means each of
+        these numbers.
     suffixes : tuple of str
         Suffixes of objects to find, in lower case; a single object or a pattern may have any
         suffix. Names that begin with a dot are ignored, as in `find_files`.
@@ -190,7 +185,7 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     found, urls = [], expanded(url)
     for one in itertools.chain.from_iterable(objects(each, storage) for each in urls):
         if one.is_hidden:
-            search.hidden.add(HIDDEN, one.url)
+            search.skipped.add(HIDDEN, one.url)
         elif one.url in urls or "*" in url or one.url.lower().endswith(suffixes):
             found.append(one)
         else:
@@ -208,31 +203,14 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     )
 
 
-class _Unreadable:
-    """Logs the first few files and folders that are ignored, and counts the others."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, reason: object) -> None:
-        """Count a file or folder, and log it if it is one of the first."""
-        self.count += 1
-        if self.count <= _LISTED:
-            logger.warning("left out: %s", printable(reason))
-
-    def keeps(self, path: str) -> bool:
-        """Return whether a path is UTF-8, as required by an Index; if not, count it."""
-        try:
-            check_path(path)
-        except ValueError as error:
-            self.add(error)
-            return False
-        return True
-
-    def close(self) -> None:
-        """Log the number of the others."""
-        if self.count > _LISTED:
-            logger.warning("left out: and %d more", self.count - _LISTED)
+def _is_valid(path: str, skipped: Skipped) -> bool:
+    """Return whether an Index can hold a path; count it if not."""
+    try:
+        check_path(path)
+    except ValueError as error:
+        skipped.add(_UNREADABLE, str(error))
+        return False
+    return True
 
 
 class _Search:
@@ -240,17 +218,16 @@ class _Search:
 
     def __init__(self, suffixes: tuple[str, ...], beside: tuple[str, ...] = ()) -> None:
         self.suffixes, self._beside = suffixes, beside
-        self.skipped = _Unreadable()
+        self.skipped = Skipped()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
-        """Files with other suffixes, by suffix; '' for those without one."""
-        self.hidden = Skipped()
+        """Number of files with each other suffix; '' for files without one."""
 
     def below(self, root: str) -> Iterator[str]:
-        """Yield the files below a folder, sorted; links are followed, but each folder only once.
+        """Yield the files below a folder, sorted. Links are followed, but each folder only once.
 
-        Only the names of one folder per level are kept, so memory does not grow with the archive.
-        Names of folders are sorted with their slash, so that all paths are in order.
+        Only the names of one folder per level are in memory. Names of folders are sorted with their
+        slash, so that all paths are in order.
         """
         prefix = os.path.join(root, "")
         levels = [(prefix, iter(self._names(prefix)))]
@@ -267,11 +244,9 @@ class _Search:
     def nothing_found(self) -> str:
         """Return a message about the files that the folder has instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
-        wanted = "; left out: ".join([wanted, *self.hidden.lines()])
-        if self.skipped.count:
-            return f"{wanted}; {self.skipped.count} left out"
+        wanted = "; left out: ".join([wanted, *self.skipped.lines()])
         if not self.others:
-            return wanted if self.hidden.counts else f"{wanted}; the folder is empty"
+            return wanted if self.skipped.counts else f"{wanted}; the folder is empty"
         if ".mdb" in self.others:
             how = "use Index.from_lmdb, or dali-pipelines index --container lmdb"
             return f"{wanted}; it holds an LMDB: {how}"
@@ -289,46 +264,45 @@ class _Search:
         return wanted
 
     def log(self, root: str) -> None:
-        """Log a line that counts hidden files, and one that counts those with other suffixes."""
-        self.hidden.log()
-        if self.others:
-            logger.warning("%s: %s", root, self._others_counted())
-
-    def _others_counted(self) -> str:
+        """Log the counts of hidden and unreadable files, and of files with other suffixes."""
+        self.skipped.log()
+        if not self.others:
+            return
         counted = sorted(self.others.items(), key=lambda kind: (-kind[1], kind[0]))
         kinds = [f"{count} {suffix or 'of no suffix'}" for suffix, count in counted]
         if len(kinds) > _MOST_KINDS:
             kinds[_MOST_KINDS:] = [f"{len(kinds) - _MOST_KINDS} more kinds"]
         total = self.others.total()
-        return f"{total} file{'s' if total > 1 else ''} left out: {', '.join(kinds)}"
+        files = "1 file" if total == 1 else f"{total} files"
+        logger.warning("%s: %s left out: %s", root, files, ", ".join(kinds))
 
     def _names(self, folder: str) -> list[str]:
         """Return the sorted names in a folder: of files, and of folders with a slash."""
         try:
             status = os.stat(folder)
             identity = status.st_dev, status.st_ino
-            if identity in self._seen:  # a link to a folder above, or one that was found before
+            if identity in self._seen:  # reached again by a link
                 return []
             self._seen.add(identity)
             with os.scandir(folder) as entries:
                 named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
         except OSError as error:
-            self.skipped.add(error)
+            self.skipped.add(_UNREADABLE, str(error))
             return []
         names = []
         for name in sorted(named):
             if name.startswith("."):
-                self.hidden.add(HIDDEN, folder + name)
+                self.skipped.add(HIDDEN, folder + name)
             elif not (name.endswith("/") or name.lower().endswith(self.suffixes)):
                 if not name.endswith(self._beside):
                     self.others[_suffix(name)] += 1
-            elif self.skipped.keeps(folder + name):
+            elif _is_valid(folder + name, self.skipped):
                 names.append(name)
         return names
 
 
 def _suffix(name: str) -> str:
-    """Return the suffix of a name, if possible that of a format; '' if none is printable."""
+    """Return the suffix of a name, if possible one in `FORMATS`; '' if it is not a plain word."""
     name = name.lower()
     suffix = next(filter(name.endswith, FORMATS), os.path.splitext(name)[1])
     return suffix if suffix in FORMATS or suffix[1:].isalnum() else ""
