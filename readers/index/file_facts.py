@@ -1,21 +1,22 @@
-"""Facts of files that threads read one by one, for recordings and videos."""
+"""Facts of files, which threads read one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
+from readers.contract import Row
 from readers.errors import ReadError
 from readers.index.arrow import pa
 from readers.index.skipped import Skipped
 
-if TYPE_CHECKING:
-    from readers.contract import Row
+_AHEAD = 1024
+"""Maximum number of values that wait for a thread."""
 
-_AT_ONCE = 1024
-"""Rows that wait for a thread at the same time."""
-
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 Facts = TypeVar("Facts")
 
 
@@ -38,9 +39,9 @@ def with_facts(
     look : callable
         Returns the facts of a row, or raises ReadError.
     kind : str
-        Plural name of the files, for the log, which counts those that are left out.
+        Plural name of the files, for the log, which counts the rows left out.
     num_threads : int
-        Files that are read concurrently.
+        Number of files that are read concurrently.
     progress : callable
         Wraps the facts to report progress.
 
@@ -49,30 +50,31 @@ def with_facts(
     ReadError
         If no row can be read.
     """
-    found = list(progress(_looked(rows, look, num_threads)))
-    skipped, first = Skipped(), None
-    for each in found:
-        if isinstance(each, ReadError):
-            first = first or each
-            skipped.reject(f"{kind} that cannot be read", each.path, each)
-    if first is not None and len(skipped.rejected) == len(found):
-        raise first
-    skipped.log()
-    is_good = [not isinstance(each, ReadError) for each in found]
-    facts = [each for each in found if not isinstance(each, ReadError)]
-    return table.filter(pa.array(is_good)), facts
 
-
-def _looked(
-    rows: Iterable[Row], look: Callable[[Row], Facts], num_threads: int
-) -> Iterator[Facts | ReadError]:
     def facts_or_error(row: Row) -> Facts | ReadError:
         try:
             return look(row)
         except ReadError as error:
             return error
 
-    rows = iter(rows)
-    with ThreadPoolExecutor(num_threads) as pool:
-        while some := [row for _, row in zip(range(_AT_ONCE), rows, strict=False)]:
-            yield from pool.map(facts_or_error, some)
+    found = list(progress(in_threads(facts_or_error, rows, num_threads)))
+    errors = [each for each in found if isinstance(each, ReadError)]
+    if errors and len(errors) == len(found):
+        raise errors[0]
+    skipped = Skipped()
+    for error in errors:
+        skipped.reject(f"{kind} that cannot be read", error.path, error)
+    skipped.log()
+    is_good = [not isinstance(each, ReadError) for each in found]
+    facts = [each for each in found if not isinstance(each, ReadError)]
+    return table.filter(pa.array(is_good)), facts
+
+
+def in_threads(
+    function: Callable[[Value], Result], values: Iterable[Value], num_threads: int = 4
+) -> Iterator[Result]:
+    """Yield ``function(value)`` for each value, in order, from threads."""
+    left = iter(values)
+    with ThreadPoolExecutor(num_threads) as threads:
+        while some := list(islice(left, _AHEAD)):
+            yield from threads.map(function, some)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from readers.fits.metadata import image_metadata
 from readers.index.arrow import pa
 from readers.index.columns import Columns
 from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
+from readers.index.file_facts import in_threads
 from readers.index.scan import SUFFIXES
 from readers.index.schema import with_column
 from readers.messages import FIRST_BYTES, begins_like, printable
@@ -30,9 +30,6 @@ ReadAll = Callable[[Callable[["Row"], Any], Sequence["Row"]], Iterable[Any]]
 """Function that calls a function for each of some rows, and yields the results in order."""
 
 _FITS = (b"SIMPLE  =", b"\x1f\x8b")
-_THREADS = 4
-_AHEAD = 1024
-"""Maximum number of rows that wait for threads."""
 
 
 def checked_keys(keys: Sequence[str]) -> list[str]:
@@ -41,13 +38,6 @@ def checked_keys(keys: Sequence[str]) -> list[str]:
     if isinstance(keys, str) or not all(isinstance(key, str) for key in wanted):
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
     return [key.strip().upper() for key in wanted]
-
-
-def in_threads(function: Callable[[Row], Any], rows: Sequence[Row]) -> Iterator[Any]:
-    """Yield ``function(row)`` for each row, in order, from threads."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for start in range(0, len(rows), _AHEAD):
-            yield from pool.map(function, rows[start : start + _AHEAD])
 
 
 def with_keywords(
@@ -116,26 +106,24 @@ def each_image(columns: Columns) -> tuple[list[Row], pa.Array]:
 
 def is_encoded(place: Place) -> bool:
     """Return whether a file has the suffix of an encoded image, or a member is not FITS."""
-    if not isinstance(place, SpanPlace):
-        return place.name.lower().endswith(SUFFIXES["jpeg"])
-    with read_errors(place.name, None, None), place:
-        return not place.read(0, 9).startswith(_FITS)
+    return _is_of("jpeg", place, lambda begin: not begin.startswith(_FITS))
 
 
 def is_recording(place: Place) -> bool:
     """Return whether a file has the suffix of a recording, or a member begins like one."""
-    if not isinstance(place, SpanPlace):
-        return place.name.lower().endswith(SUFFIXES["audio"])
-    with read_errors(place.name, None, None), place:
-        return begins_like(place.read(0, FIRST_BYTES), "audio")
+    return _is_of("audio", place, lambda begin: begins_like(begin, "audio"))
 
 
 def is_video(place: Place) -> bool:
     """Return whether a file has the suffix of a video, or a member begins like one."""
+    return _is_of("video", place, lambda begin: begins_like(begin, "video"))
+
+
+def _is_of(kind: str, place: Place, is_begin: Callable[[bytes], bool]) -> bool:
     if not isinstance(place, SpanPlace):
-        return place.name.lower().endswith(SUFFIXES["video"])
+        return place.name.lower().endswith(SUFFIXES[kind])
     with read_errors(place.name, None, None), place:
-        return begins_like(place.read(0, FIRST_BYTES), "video")
+        return is_begin(place.read(0, FIRST_BYTES))
 
 
 def _keywords_of(

@@ -1,16 +1,17 @@
-"""Sizes of images and their sky coordinates (WCS), from headers."""
+"""Sizes and sky coordinates (WCS) of images, from their headers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from readers.errors import ReadError
 from readers.index.catalogue.images import ImageKey
+from readers.index.file_facts import in_threads
 from readers.index.scan import SUFFIXES
 from readers.places.opener import LOCAL, Places
 
@@ -21,18 +22,14 @@ if TYPE_CHECKING:
 
 _THREADS = 16
 """Number of headers that are read concurrently, for files from a network."""
-_AHEAD = 256
+_OTHERS = (*SUFFIXES["jpeg"], *SUFFIXES["npy"])
+"""Suffixes of images that are not FITS."""
 _LOOKUP = re.compile(rb"-TAB|(?:CPDIS|CQDIS|DP|DQ|D2IMDIS)[12] *=|AXISCORR *=")
-"""Types of distortions that are in separate HDUs, e.g. of HST; astropy opens the file to read
-them."""
-
-
+"""Keywords of distortions that are in separate HDUs, e.g. of HST. astropy reads these HDUs."""
 _SKY = re.compile(
     rb"[A-Z_]+\d|[AB]P?_(ORDER|DMAX)|(WCS|RADE|DATE|MJD|OBSGEO)|(LON|LAT)POLE|EQUINOX|EPOCH|AXISCORR"
 )
-"""Keywords that may affect sky coordinates. Parsing the others would take astropy long."""
-
-
+"""Keywords that may affect sky coordinates. astropy parses only these, which is faster."""
 _REFERENCE = ("CRVAL1", "CRVAL2", "CRPIX1", "CRPIX2")
 
 
@@ -51,21 +48,18 @@ class ImageFacts:
 def image_facts(
     images: Sequence[ImageKey], *, with_wcs: bool, places: Places = LOCAL
 ) -> Iterator[ImageFacts | str]:
-    """Yield size and coordinates of images in order, or the reason why there are none.
+    """Yield the size and WCS of each image, in order, or the reason why it has none.
 
     Notes
     -----
     Threads read the headers; this thread parses each WCS, as astropy is not thread-safe.
     """
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for start in range(0, len(images), _AHEAD):
-            batch = images[start : start + _AHEAD]
-            headers = threads.map(lambda image: _header(image, places), batch)
-            for (path, hdu), header in zip(batch, headers, strict=True):
-                try:
-                    yield _facts(places, path, hdu, header, with_wcs=with_wcs)
-                except ReadError as error:
-                    yield plain(error.reason)
+    headers = in_threads(partial(_header, places), images, _THREADS)
+    for (path, hdu), header in zip(images, headers, strict=True):
+        try:
+            yield _facts(places, path, hdu, header, with_wcs=with_wcs)
+        except ReadError as error:
+            yield plain(error.reason)
 
 
 def plain(reason: object) -> str:
@@ -73,24 +67,24 @@ def plain(reason: object) -> str:
     return " ".join(re.sub(r"ERROR \d+ in .*?\.c:", "", str(reason), flags=re.DOTALL).split())
 
 
-def _header(image: ImageKey, places: Places) -> FoundHdu | None:
-    """Read a header; return None if astropy must read it, or if it is not a FITS file."""
+def _header(places: Places, image: ImageKey) -> FoundHdu | None:
+    """Read a header; return None if the file is not FITS, or if astropy must read it."""
     from readers.fits.file import FitsFile
 
     path, hdu = image
-    if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
+    if path.lower().endswith(_OTHERS):
         return None
     try:
         with FitsFile.at(places.at(path), None if hdu < 0 else hdu) as file:
             return file.header()
-    except Exception:  # astropy raises many types on odd headers
-        return None  # the same error again, now with a message
+    except Exception:  # of many types, on odd headers: `_by_astropy` reports the error
+        return None
 
 
 def _facts(
     places: Places, path: str, hdu: int, header: FoundHdu | None, *, with_wcs: bool
 ) -> ImageFacts:
-    if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
+    if path.lower().endswith(_OTHERS):
         if with_wcs:
             raise ReadError(path, "it has no sky coordinates, as it is not a FITS file")
         return ImageFacts(*_size(places, path), None)
@@ -108,7 +102,7 @@ def _facts(
 
 
 def _in_primary(places: Places, path: str) -> str:
-    """Return the reason why an image has no CTYPE: it is missing, or in the primary header."""
+    """Return the reason why an image lacks CTYPE: it is missing, or only in the primary header."""
     from readers.fits.file import FitsFile
     from readers.fits.hdus import HeaderReader
 
@@ -117,8 +111,8 @@ def _in_primary(places: Places, path: str) -> str:
     if not any(text.startswith(b"CTYPE1  =", at) for at in range(0, len(text), 80)):
         return " (CTYPE is missing)"
     return (
-        ", and those of HDU 0 are not used for it: copy their cards (CTYPE, CRVAL, CRPIX, CD, ...) "
-        "into the header of the image, or use pixels, by x and y"
+        ", only HDU 0 has them: copy their cards (CTYPE, CRVAL, CRPIX, CD, ...) into the header of "
+        "the image, or use pixels, by x and y"
     )
 
 
@@ -155,7 +149,7 @@ def _by_astropy(places: Places, path: str, hdu: int | None, *, with_wcs: bool) -
 
 
 def _celestial(header: Any, hdus: Any) -> WCS | None:
-    """Return the sky coordinates of a header, None without CTYPE; ValueError if unusable."""
+    """Return the WCS of a header; None without CTYPE. ValueError if it cannot be used."""
     from astropy.wcs import WCS
 
     for key in _REFERENCE:  # astropy would use 0 for other values
