@@ -17,6 +17,8 @@ from readers.index.catalogue.sky import Sky
 Sizes = NDArray[np.int64]
 Progress = Callable[[Sequence[int]], Iterable[int]]
 """Wraps the numbers of images, to report progress."""
+Located = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Rows of the catalogue, shape (n,), and their (y, x) in an image, shape (n, 2)."""
 
 
 class Pairs(NamedTuple):
@@ -32,38 +34,6 @@ class Pairs(NamedTuple):
     """Height and width of the image, shape (n, 2)."""
     bad: dict[int, str]
     """Reason why an image was left out, by its number."""
-
-
-class _Found:
-    """Collects pairs, image after image."""
-
-    def __init__(self) -> None:
-        self._images: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-        self._objects: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-        self._positions: list[NDArray[np.float64]] = [np.empty((0, 2))]
-        self._sizes: list[Sizes] = [np.empty((0, 2), np.int64)]
-        self.bad: dict[int, str] = {}
-
-    def add(
-        self,
-        image: int,
-        size: tuple[int, int],
-        objects: NDArray[np.int64],
-        positions: NDArray[np.float64],
-    ) -> None:
-        self._images.append(np.full(len(objects), image))
-        self._sizes.append(np.tile(np.array(size, np.int64), (len(objects), 1)))
-        self._objects.append(objects)
-        self._positions.append(positions)
-
-    def pairs(self) -> Pairs:
-        return Pairs(
-            np.concatenate(self._images),
-            np.concatenate(self._objects),
-            np.concatenate(self._positions),
-            np.concatenate(self._sizes),
-            self.bad,
-        )
 
 
 def pixel_pairs(
@@ -85,23 +55,18 @@ def pixel_pairs(
     has_position = np.asarray(np.isfinite(positions).all(axis=1))
     wanted = {number: names.objects(number) for number in range(len(images.images))}
     wanted = {number: each for number, each in wanted.items() if len(each)}
-    found = _Found()
-    known = _known_sizes(images)
-    facts = (
-        image_facts(
-            [images.images[number] for number in wanted], with_wcs=False, places=images.places
-        )
-        if known is None
-        else (ImageFacts(*known[number], None) for number in wanted)
-    )
-    for number, image in zip(progress(list(wanted)), facts, strict=True):
-        if isinstance(image, str):
-            found.bad[number] = image
-            continue
+    if (known := _known_sizes(images)) is None:
+        keys = [images.images[number] for number in wanted]
+        facts = image_facts(keys, with_wcs=False, places=images.places)
+    else:
+        facts = (ImageFacts(*known[number], None) for number in wanted)
+
+    def locate(number: int, _: ImageFacts) -> Located:
         objects = wanted[number]
         objects = objects[has_position[objects]]
-        found.add(number, (image.height, image.width), objects, positions[objects])
-    return found.pairs()
+        return objects, positions[objects]
+
+    return _collected(progress(list(wanted)), facts, locate)
 
 
 def sky_pairs(
@@ -123,7 +88,7 @@ def sky_pairs(
     images : Images
         The images; each is opened.
     margin : (float, float)
-        Rows and columns around an image in which objects count, too.
+        Margin around an image, in rows and columns, in which objects are found, too.
     progress : callable
         See `Progress`.
     """
@@ -133,27 +98,42 @@ def sky_pairs(
     if names is not None:
         rows = {number: names.objects(number) for number in wanted}
         wanted = {number: each[has_position[each]] for number, each in rows.items() if len(each)}
-    found = _Found()
-    facts = image_facts(
-        [images.images[number] for number in wanted], with_wcs=True, places=images.places
-    )
-    for number, image in zip(progress(list(wanted)), facts, strict=True):
-        if isinstance(image, str):
-            found.bad[number] = image
-            continue
+    keys = [images.images[number] for number in wanted]
+    facts = image_facts(keys, with_wcs=True, places=images.places)
+
+    def locate(number: int, image: ImageFacts) -> Located | str:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # positions that a projection cannot show
-                objects, positions = sky.on_image(image, margin, wanted[number])
+                return sky.on_image(image, margin, wanted[number])
         except Exception as error:  # astropy raises many types on odd coordinates
-            found.bad[number] = f"its sky coordinates cannot be used: {plain(error)}"
+            return f"its sky coordinates cannot be used: {plain(error)}"
+
+    return _collected(progress(list(wanted)), facts, locate)
+
+
+def _collected(
+    numbers: Iterable[int],
+    facts: Iterable[ImageFacts | str],
+    locate: Callable[[int, ImageFacts], Located | str],
+) -> Pairs:
+    """Return the pairs of all images; `locate` finds those of one, or returns an error."""
+    none = np.empty(0, np.int64)
+    parts = [(none, none, np.empty((0, 2)), np.empty((0, 2), np.int64))]
+    bad: dict[int, str] = {}
+    for number, image in zip(numbers, facts, strict=True):
+        found = image if isinstance(image, str) else locate(number, image)
+        if isinstance(image, str) or isinstance(found, str):
+            bad[number] = str(found)
             continue
-        found.add(number, (image.height, image.width), objects, positions)
-    return found.pairs()
+        objects, positions = found
+        sizes = np.tile(np.array([image.height, image.width]), (len(objects), 1))
+        parts.append((np.full(len(objects), number), objects, positions, sizes))
+    return Pairs(*map(np.concatenate, zip(*parts, strict=True)), bad)
 
 
 def _known_sizes(images: Images) -> list[tuple[int, int]] | None:
-    """Return the sizes of all images from the table; None if it lacks some."""
+    """Return the sizes of all images from the table; None if one is missing."""
     table = images.table
     for name in ("height", "width"):
         if name not in table.column_names or not pa.types.is_integer(table[name].type):
