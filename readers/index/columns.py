@@ -1,8 +1,8 @@
-"""Columns of the Index in reader processes, mapped from Arrow files that all of them share.
+"""Columns of the Index in reader processes, which map shared Arrow files.
 
-The files are made in `readers.index.index_file`. Pickles hold only the positions of the columns.
-NumPy reads Arrow's buffers in place: reader processes do not import PyArrow, and damaged offsets
-are found before they are followed.
+`readers.index.index_file` makes the files. Pickles hold only the positions of the columns. NumPy
+reads Arrow's buffers in place, so reader processes do not import PyArrow. Offsets are checked
+before they are used.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ ETAG, FILE_BYTES = "etag", "file_bytes"
 """Columns of text and of whole numbers: versions and lengths of remote objects and containers."""
 SPAN = ("offset", "nbytes")
 LOCATING = ("hdu", "plane", *SPAN)
-"""Columns of whole numbers that locate the data of a row, with ``path``: HDU and plane, and the
-span of bytes in a container. Columns of a part end with its name, such as ``hdu_171``."""
+"""Columns of whole numbers that locate the data of a row in the file ``path``: HDU, plane, and span
+of bytes in a container. Columns of a part end with its name, such as ``hdu_171``."""
 OTHER_PATH, OFFSET, NBYTES = "_path", "_offset", "_nbytes"
-"""Suffixes of columns with paths of other files, such as masks, and spans of these."""
+"""Suffixes of columns with paths of other files, such as masks, and with spans of these files."""
 
 
 class Columns:
-    """Read-only columns of equal length, in files of the process that made them.
+    """Read-only columns of equal length, made by `readers.index.table.Index.columns`.
 
-    `readers.index.table.Index.columns` makes them.
+    They are in files of the process that made them.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Columns:
         and ``nbytes`` (int64, -1 for none), and ``path_{part}`` (text, empty if the part is
         missing) with ``hdu_{part}`` and so on.
     notes : sequence of str
-        Columns that rows pass on to their Reader, as `Row.notes`. Those of a part end with its
+        Columns that rows pass on to their Reader, as `Row.notes`. Columns of a part end with its
         name.
     """
 
@@ -72,7 +72,7 @@ class Columns:
         """Return the same columns with `places`, which open the files of rows."""
         found = copy(self)
         found.places = places
-        found._origin = self  # so that an Index still finds and shares it
+        found._origin = self  # keeps it alive, so that the Index shares it
         return found
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Columns:
         return found
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Return the type of a row of a numeric column; of several numbers a subarray type."""
+        """Return the type of a row of a numeric column; a subarray type for several numbers."""
         return np.dtype(self._numbers(name).dtype)
 
     def value(self, name: str, row: int) -> np.generic | NDArray[Any]:
@@ -102,42 +102,28 @@ class Columns:
         ReadError
             If its file cannot be read, or was written to since it was opened.
         """
-        column = self._numbers(name)
-        column.file.check_length()
-        found: np.generic | NDArray[Any] = column.value(row)
-        column.file.check()
-        return found
+        return _checked_value(self._numbers(name), row)
 
     def text(self, name: str, row: int) -> str:
         """Return one value of a column of text. Raises like `value`."""
-        column = self._texts(name)
-        column.file.check_length()
-        found = column.text(row)
-        column.file.check()
-        return found
+        return _checked_value(self._texts(name), row)
 
     def get(self, name: str, row: int, frame: int | None = None) -> str | np.generic | NDArray[Any]:
         """Return one value: text, a number, or a list as an array. Raises like `value`.
 
-        With `frame`, the column has a list for each row, and this is the value of a frame, empty
-        if the list is null.
+        If the column has a list for each row, with a value for each frame, pass `frame`. The value
+        is empty if the list is null.
         """
         if frame is None:
-            column = self._columns[name]
-        else:
-            of_frames = self._of_frames[name]
-            column = of_frames.items
-            if of_frames.count(row) is None:
-                return "" if column.kind == "text" else column.empty
-            row = of_frames.first(row) + frame
-        column.file.check_length()
-        found: str | np.generic | NDArray[Any]
-        found = column.text(row) if column.kind == "text" else column.value(row)
-        column.file.check()
-        return found
+            return _checked_value(self._columns[name], row)
+        of_frames = self._of_frames[name]
+        first, items = of_frames.first(row), of_frames.items
+        if first is None:
+            return "" if items.kind == "text" else items.empty
+        return _checked_value(items, first + frame)
 
     def num_frames(self, name: str, row: int) -> int | None:
-        """Return the length of the list of a row, for values of frames; None for a null list."""
+        """Return the number of values in the list of a row; None for a null list."""
         return self._of_frames[name].count(row)
 
     def row(self, number: int) -> Row:
@@ -153,8 +139,8 @@ class Columns:
     def place(self, name: str, row: int, frame: int | None = None) -> Place | None:
         """Return the file in a column like ``mask_path``, or None. Raises like `value`.
 
-        It is a span of the file if there are columns ``mask_offset`` and ``mask_nbytes``. With
-        `frame` it is the whole file of a frame, as in `get`.
+        With columns ``mask_offset`` and ``mask_nbytes`` it is a span of the file. With `frame` it
+        is the whole file of a frame, see `get`.
         """
         path = self.text(name, row) if frame is None else str(self.get(name, row, frame))
         if not path:
@@ -183,7 +169,7 @@ class Columns:
         etag, file_bytes = self._version(number, f"{ETAG}{suffix}", f"{FILE_BYTES}{suffix}")
         return Row(
             number,
-            self._texts(f"path{suffix}").text(number),
+            self._texts(f"path{suffix}").value(number),
             hdu,
             plane=plane,
             offset=offset,
@@ -196,7 +182,7 @@ class Columns:
 
     def _version(self, number: int, etag: str, nbytes: str) -> tuple[str | None, int | None]:
         """Return ETag and length of the object of a row, if there are such columns."""
-        text = self._texts(etag).text(number) if etag in self._columns else None
+        text = self._texts(etag).value(number) if etag in self._columns else None
         return text, self._whole(number, nbytes)
 
     def _whole(self, number: int, name: str) -> int | None:
@@ -216,21 +202,29 @@ class Columns:
         return column
 
 
+def _checked_value(column: Column, row: int) -> Any:
+    """Return one value. ReadError if the file was written to since it was opened."""
+    column.file.check_length()
+    found = column.value(row)
+    column.file.check()
+    return found
+
+
 # ---- Where they are stored -----------------------------------------------------------------------
 
 
 class SharedFile:
     """An open file that this process and others map.
 
-    The pickle holds the path of the file descriptor under /proc. So while this object lives, other
-    processes map the file that was opened here, even if another file takes its name.
+    A pickle holds the path of the file descriptor under /proc. So other processes map the file that
+    was opened here, even if another file has its name by then. This object must be alive.
 
     Parameters
     ----------
     file : binary file
         Closed when this object is deleted.
     path : str, optional
-        Its path, if it has one, so that other programs may write to it: `check` detects that.
+        Its path, if it has one. Then other programs may write to it, which `check` detects.
     """
 
     def __init__(self, file: IO[bytes], path: str | None = None) -> None:
@@ -260,14 +254,14 @@ class SharedFile:
 
     @cached_property
     def content(self) -> NDArray[np.uint8]:
-        """All bytes of the file, read-only: `check_length` before they are read, `check` after."""
+        """All bytes, read-only. Call `check_length` before reading them, and `check` after it."""
         mapped = mmap.mmap(self.fileno, 0, prot=mmap.PROT_READ)
-        # Epochs are shuffled: with read-ahead, 40 times the bytes of a cold file of 2 GB were read.
+        # Rows are read in random order. Read-ahead read 40 times the bytes of a cold file of 2 GB.
         mapped.madvise(mmap.MADV_RANDOM)
         return np.frombuffer(mapped, np.uint8)
 
     def check_length(self) -> None:
-        """Raise like `check` if the file was truncated: access to the missing pages is fatal."""
+        """Raise like `check` if the file was truncated: access to missing pages kills a process."""
         if self._written is not None and os.lseek(self.fileno, 0, os.SEEK_END) < self._written[0]:
             self.check()
 
@@ -281,7 +275,7 @@ class SharedFile:
             )
 
     def damaged(self, reason: str) -> ReadError:
-        """Return an error for invalid content, unless `check` raises a better one."""
+        """Return an error for invalid content, after a `check` of the file."""
         self.check()
         return ReadError(self.path, f"damaged: {reason}")
 
@@ -303,13 +297,13 @@ class Column:
     file: SharedFile
     kind: ColumnKind
     dtype: str
-    """NumPy's name of the type of a value, with the byte order. If a row, or an item of a list, has
-    several numbers, it includes their shape: ``(3,)<f4``."""
+    """NumPy's name of the type of a value, with byte order. For several numbers in a row, or in an
+    item of a list, it has their shape: ``(3,)<f4``."""
     num_rows: int
     batch_rows: int
     batches: tuple[tuple[int, int, int], ...]
-    """First byte of the offsets (int64, one more than rows; -1 if each row is one value), first
-    byte of the values, and their number."""
+    """For each batch: first byte of the offsets (int64, one more than rows), or -1 if each row is
+    one value; first byte of the values; number of values."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -328,9 +322,9 @@ class Column:
         return mapped
 
     def value(self, row: int) -> Any:
-        """Return a copy of the value of a row: a number, several numbers, a list, or bytes.
+        """Return a copy of the value of a row: a number, several numbers, a list, text or bytes.
 
-        The caller checks the file, see `SharedFile.content`, once for values that belong together.
+        The caller checks the file before and after, see `SharedFile.content`.
 
         Raises
         ------
@@ -350,13 +344,10 @@ class Column:
             what, of = ("list", "item") if self.kind == "lists" else ("text", "byte")
             raise self.file.damaged(f"{what} {row} from {of} {start} to {stop} of {len(values)}")
         found = values[start:stop]
-        return found.copy() if self.kind == "lists" else found.tobytes()
-
-    def text(self, row: int) -> str:
-        """Return the text of a row. Raises like `value`."""
-        # Invalid UTF-8, in a damaged file, is no path of a file either: the Reader raises the
-        # error.
-        return str(self.value(row), "utf-8", "replace")
+        if self.kind == "lists":
+            return found.copy()
+        # For invalid UTF-8, in a damaged file, the Reader raises an error: there is no such path.
+        return str(found, "utf-8", "replace") if self.kind == "text" else found.tobytes()
 
     @property
     def empty(self) -> NDArray[Any]:
@@ -376,14 +367,15 @@ class FrameColumn:
     """A column that has a list of values for each row, one for each frame of a video."""
 
     spans: Column
-    """Numbers, shape (2,): position of the first value in `items`, -1 for a null list, and number
-    of values."""
+    """Shape (2,) for each row: position of the first value in `items` (-1 for a null list), and
+    number of values."""
     items: Column
     """The values of all rows: text, numbers, or lists of numbers."""
 
-    def first(self, row: int) -> int:
-        """Return the position of the first value of a row in `items`."""
-        return int(self.spans.value(row)[0])
+    def first(self, row: int) -> int | None:
+        """Return the position of the first value of a row in `items`, or None for a null list."""
+        first = int(self.spans.value(row)[0])
+        return None if first < 0 else first
 
     def count(self, row: int) -> int | None:
         """Return the number of values of a row, or None for a null list."""

@@ -1162,14 +1162,11 @@ class Index:
         return None if number is None else int(number)
 
     def _value(self, name: str, row: int) -> Any:
+        if name not in self.table.column_names:
+            return None
         if self._file is not None:
-            return getattr(self._rows.row(row), name)
-        return self.table[name][row].as_py() if name in self.table.column_names else None
-
-    @cached_property
-    def _rows(self) -> Columns:
-        """Rows of a mapped Index, in the form for reader processes."""
-        return self.columns()
+            self._file.file.check()
+        return self.table[name][row].as_py()
 
     # ---- From other Indexes ----------------------------------------------------------------------
 
