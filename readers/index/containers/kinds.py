@@ -1,11 +1,16 @@
-"""The kinds of containers, with their settings."""
+"""The kinds of containers, with their settings. They are sent to processes that scan containers.
+
+Each has a name for messages, the suffixes of files to find in a folder, and `looked_for`, which
+ends the message about missing images. `table` returns the table of a container. It raises
+ValueError, with the path, if the container is damaged, truncated, or of another kind.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from readers.index.arrow import pa
 from readers.index.containers.lmdb import lmdb_table
@@ -18,35 +23,6 @@ from readers.index.skipped import Skipped
 if TYPE_CHECKING:
     from readers.places.contract import Place
     from readers.places.opener import Places
-
-
-class Kind(Protocol):
-    """A kind of containers; it is pickled and sent to processes that scan them."""
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        ...
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of files to find in a folder."""
-        ...
-
-    @property
-    def looked_for(self) -> str:
-        """End of the message that there is no image: the required suffixes; empty for any."""
-        ...
-
-    def table(self, place: Place, places: Places, skipped: Skipped) -> pa.Table:
-        """Return the table of a container.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged, cut off, or of another kind. The message begins with its path.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -112,11 +88,14 @@ class LMDB:
         return lmdb_table(place, skipped)
 
 
+Kind = Tar | TFRecord | RecordIO | LMDB
+
+
 def _read_idx(path: str, places: Places) -> tuple[str, str] | None:
     """Return path and text of the index file beside a container, if there is one."""
     idx = f"{os.path.splitext(path)[0]}.idx"
     try:
         with places.at(idx) as place:
             return idx, place.read(0, place.nbytes).decode(errors="replace")
-    except (FileNotFoundError, PermissionError):  # S3 answers 403 to those who may not list
+    except (FileNotFoundError, PermissionError):  # without permission to list, S3 answers 403
         return None
