@@ -1,1 +1,1 @@
-"""Places of the bytes of rows: files, objects of a store, and spans of both."""
+"""Places: sources of the bytes of rows, i.e. files, objects of a store, and spans of both."""

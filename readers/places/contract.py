@@ -10,46 +10,45 @@ from typing import Protocol, Self
 class Place(Protocol):
     """Bytes that are read by ranges: a file, an object of a store, or a span of either.
 
-    One thread opens it in a ``with`` block, to read one row. Positions are counted from its first
-    byte.
+    A thread opens it in a ``with`` block to read one row. Positions count from its first byte.
     """
 
     @property
     def name(self) -> str:
-        """Path or URL for messages; a span also has its first byte and end, ``a.tar[512:2048]``."""
+        """Path or URL for messages. A span adds its first byte and end: ``a.tar[512:2048]``."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Length. A remote object may need a request to find it."""
+        """Length in bytes. A remote object may need a request for it."""
         ...
 
     @property
     def stamp(self) -> Hashable | None:
-        """Value that changes when the bytes are written to, and differs between places.
+        """Value that identifies the place and its content: a write changes it.
 
-        None if they were written to too recently to rely on it, or if it is unknown.
+        None if it is unknown, or if the last write is so recent that another may go unnoticed.
         """
         ...
 
     @property
     def etag(self) -> str | None:
-        """Version, which an Index stores: the ETag of an object, or length and checksum of a file.
+        """Version for an Index: the ETag of an object, or length and checksum of a file.
 
-        The checksum only covers pieces of a file. A span has the version of its container. None if
+        The checksum covers only pieces of a file. A span has the version of its container. None if
         the version is unknown.
         """
         ...
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Prepare to read ranges (first byte, end). A remote object gets all requests at once.
+        """Prepare to read ranges (first byte, end), clipped to the length of the place.
 
-        They are clipped to the length of the place.
+        A remote object gets all requests at once.
         """
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only at the end of the place."""
+        """Read the bytes from `start` up to `stop`; fewer only at the end of the place."""
         ...
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
@@ -73,5 +72,5 @@ class Place(Protocol):
 
 
 def too_short(end: int, nbytes: int, start: int) -> ValueError:
-    """Return the error of a place that ends at `end`, before the bytes from `start` on."""
-    return ValueError(f"the file ends at {end}, expected {nbytes} bytes from {start}")
+    """Return the error for a place that ends at `end`, too early for `nbytes` from `start` on."""
+    return ValueError(f"the file ends at byte {end}, expected {nbytes} bytes from byte {start} on")

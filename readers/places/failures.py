@@ -11,7 +11,7 @@ from readers.places.storage import Storage
 
 _QUERY = re.compile(r"(://[^\s?\"')]*)\?[^\s\"')]*")
 _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
-"""Addresses from which clients without credentials request them."""
+"""Addresses of the services for credentials on cloud machines."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
 _DEBUG = "Debug source:"
@@ -28,7 +28,7 @@ class StorageError(OSError):
 
 
 class NoAnswerError(StorageError):
-    """The server did not answer in time, or sent only invalid answers."""
+    """The server did not answer in time, or its answers were invalid."""
 
 
 class UnreachableError(NoAnswerError):
@@ -36,7 +36,7 @@ class UnreachableError(NoAnswerError):
 
 
 class NoAccessError(StorageError):
-    """No object can be read: credentials or trust are missing, or the bucket is wrong."""
+    """No object can be read: no credentials, no trusted certificate, or a wrong bucket."""
 
 
 class NoBucketError(NoAccessError, FileNotFoundError):
@@ -76,24 +76,24 @@ class ChangedError(StorageError):
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"it has changed since it was indexed, or read: make the Index again: {url!r}"
+            f"it has changed since it was indexed or read, make the Index again: {url!r}"
         )
 
 
 @contextmanager
 def requesting(url: str, storage: Storage) -> Iterator[None]:
-    """Convert errors of obstore to `StorageError` in this context."""
+    """Convert errors of obstore to OSError, mostly `StorageError`."""
     try:
         yield
     except BaseException as error:
-        # A panic of its Rust code is not an Exception, and its class cannot be imported.
+        # A panic in obstore's Rust code is not an Exception, and its class cannot be imported.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise failure(error, url, storage) from None
         raise
 
 
 def failure(error: BaseException, url: str, storage: Storage) -> OSError:
-    """Return a clear error for a request; the message ends with the URL, as with ``open``."""
+    """Return a clear error for a request. The message ends with the URL, as with ``open``."""
     text = _QUERY.sub(r"\1", " ".join(str(error).split()))
     answered = _STATUS.search(text)
     status = answered[1] if answered else ""
@@ -106,7 +106,7 @@ def failure(error: BaseException, url: str, storage: Storage) -> OSError:
 def _reason(
     error: BaseException, text: str, status: str, url: str, storage: Storage
 ) -> tuple[type[OSError], str]:
-    """Return the type and the cause of an error."""
+    """Return the type and the message of an error, without the URL."""
     name = type(error).__name__
     if "<Code>NoSuchBucket</Code>" in text:  # a listing does not raise FileNotFoundError
         return NoBucketError, "there is no such bucket"
@@ -137,8 +137,8 @@ def _reason(
         return NoAnswerError, f"there was no answer within {storage.timeout:g} s"
     if untrusted := re.search(r"InvalidCertificate\(\s*(\w+)", text):
         return NoAccessError, (
-            f"the certificate of the server is not trusted ({untrusted[1]}): name the file of its "
-            "authority by SSL_CERT_FILE"
+            f"the certificate of the server is not trusted ({untrusted[1]}): set SSL_CERT_FILE to "
+            "the file of its certificate authority"
         )
     if "error sending request" in text or "onnect" in text:
         endpoint = f", {storage.endpoint}" if storage.endpoint else ""
@@ -156,12 +156,11 @@ def _reason(
     if name == "InvalidPathError":
         found = re.search(r'"[^"]*"', text)
         return StorageError, (
-            "objects with empty parts in their names, or parts . or .., cannot be read, and "
-            "neither can others in the same listing: rename "
-            f"{printable(found[0]) if found else 'it'}, or pass URLs without it"
+            "a listing fails if the name of an object has an empty part, or a part . or ..: rename "
+            f"{printable(found[0]) if found else 'the object'}, or pass URLs without it"
         )
     if "IncompleteBody" in text or "body error" in text:
-        return NoAnswerError, "the answer was cut off, each time"
+        return NoAnswerError, "the answer was truncated in all attempts"
     words = printable(text.partition(_DEBUG)[0].strip())[:_MOST_CHARACTERS]
     return StorageError, f"{name}: {words}"
 
@@ -178,6 +177,6 @@ def _answered(status: str, text: str) -> tuple[type[StorageError], str]:
     if status.startswith("416"):
         return StorageError, "the object is empty, or shorter than in the Index"
     if status.startswith(("429", "5")):
-        words = f"the server answers {status}, each time: try again later, or with less concurrency"
+        words = f"the server answers {status} in all attempts: try later, or lower concurrency"
         return NoAnswerError, words
     return StorageError, f"the server answers {status}{code}"

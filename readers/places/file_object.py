@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER = 8 << 10
-"""Bytes of the smallest read. Headers are parsed in blocks of 2880 bytes, and read again after a
-seek."""
+"""Smallest read, in bytes. astropy parses headers in blocks of 2880 bytes, and rereads them."""
 _BEFORE, _AFTER = 2, 5
-"""Blocks that `BlockFile` reads before and behind those that are asked for."""
+"""Number of blocks that `BlockFile` reads before and after the requested ones."""
 
 
 class _Raw(io.RawIOBase):
@@ -64,10 +63,10 @@ class _Raw(io.RawIOBase):
 
 
 class BlockFile(_Raw):
-    """File object that keeps the blocks that it has read, for libraries that seek back and forth.
+    """File object that keeps all blocks it has read, for libraries that seek back and forth.
 
-    Before and behind the blocks that are asked for, a few more are read by the same request, since
-    what belongs together is often on both sides of a boundary.
+    The same request reads a few more blocks before and after, because related data are often on
+    both sides of a boundary.
 
     Parameters
     ----------
@@ -110,10 +109,10 @@ class BlockFile(_Raw):
 def file_object(
     place: Place, start: int = 0, before: bytes = b"", block: int = 1, buffer: int = _BUFFER
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """Yield a file object that reads an open place, and a function that counts the bytes read.
+    """Yield a file object over an open place, and a function that returns the number of bytes read.
 
-    The file consists of the bytes `before`, those of the place from `start` on, and zeros up to a
-    whole number of blocks. At least `buffer` bytes are read at a time.
+    The file consists of the bytes `before`, the place from `start` on, and zeros that fill the last
+    block. At least `buffer` bytes are read at a time.
     """
     raw = _Raw(place, start, before, block)
     with io.BufferedReader(raw, buffer) as file:

@@ -22,21 +22,21 @@ class Listed(NamedTuple):
     nbytes: int
     etag: str | None
     is_hidden: bool
-    """Whether its name, or that of a folder below the listed URL, begins with a dot."""
+    """Whether its name, or the name of a folder below the listed URL, begins with a dot."""
 
 
 def objects(url: str, storage: Storage) -> Iterator[Listed]:
     """Yield the objects below a URL, the matches of a pattern, or the object of the URL.
 
-    Patterns need a store that can be listed. In them ``*`` matches any characters but a slash, and
-    ``**`` any characters. Neither matches a dot at the beginning of a name.
+    Patterns need a store with listings. ``*`` matches any characters except a slash, ``**`` any
+    characters; neither matches a dot at the beginning of a name.
 
     Raises
     ------
     FileNotFoundError
         If there is no such object.
     OSError
-        If they cannot be listed.
+        If the objects cannot be listed.
     ValueError
         If the URL is a folder of a web server.
     """
@@ -61,14 +61,14 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 if is_pattern and not matches(meta["path"]):
                     continue
                 found = True
-                # Hidden names only match a pattern with a dot.
+                # A hidden name matches only a pattern with its dot.
                 is_hidden = not is_pattern and "/." in f"/{meta['path'].removeprefix(key)}"
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"], is_hidden)
     known = "patterns may only have *, ** and {0..9}, " if set(url) & set("?[{") else ""
     if is_pattern and not found:
-        raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")
+        raise FileNotFoundError(f"{known}no object matches the pattern: {url!r}")
     if not found and key:
-        missing = f"{known}there is no such object, and none below it: {url!r}"
+        missing = f"{known}there is no such object or folder: {url!r}"
         if key.endswith("/"):
             raise FileNotFoundError(missing)
         try:
@@ -80,10 +80,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
 
 
 def folders(url: str, storage: Storage) -> list[str]:
-    """Return the names of the folders in the folder of a URL; [] for a web server.
-
-    OSError if they cannot be listed.
-    """
+    """Return the names of the folders in a folder; [] for a web server. OSError if it fails."""
     root, key = located(url)
     if root.startswith("http"):
         return []
@@ -108,8 +105,8 @@ def _pattern(key: str) -> re.Pattern[str]:
 def object_at(url: str, storage: Storage) -> Listed:
     """Return the object of a URL, after a request for its first byte.
 
-    This shows that the server sends ranges, and the ETag that later reads will get; answers to HEAD
-    may have another one.
+    Not a HEAD request: its answer may have another ETag, and does not show whether the server sends
+    ranges.
     """
     with RemotePlace(url, storage) as place:
         place.look(1)

@@ -1,4 +1,4 @@
-"""Files of the file system; all but regular files are rejected."""
+"""Regular files of the file system; others are rejected."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _SETTLED_NS = 2_000_000_000
-"""A file that was written more recently has no stamp: another write may leave the same time."""
+"""A file has no stamp for this time after a write: another write may leave the same time."""
 
 _PIECES, _PIECE_BYTES = 16, 4 << 10
-"""Number of pieces, spread over a file, in the checksum of its version."""
+"""Number and size of the pieces of a file that the checksum of its version covers."""
 _ETAG = re.compile(r"\d+-[0-9a-f]{8}")
-"""Form of the versions of files. A file copied from a store may have the ETag of its object."""
+"""Form of the version of a file. The Index may have an ETag instead, for a copy of an object."""
 _SEEN: set[tuple[Hashable, str]] = set()
 """Stamps and versions of files that this process has already compared."""
 _MOST_SEEN = 1 << 16
 
 
 class LocalPlace:
-    """A file, opened by ``with``; or an open descriptor, which ``with`` closes.
+    """A file, which ``with`` opens and closes; or an open descriptor, which ``with`` closes.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class LocalPlace:
     file : int, optional
         Open descriptor of its content.
     etag : str, optional
-        Version that it must have, if the Index has one; an object's ETag is ignored.
+        Version in the Index, which the file must have. The ETag of an object is ignored.
     """
 
     __slots__ = ("_file", "_status", "_wanted", "name")
@@ -52,7 +52,7 @@ class LocalPlace:
         self._status: os.stat_result | None = None
 
     def __enter__(self) -> Self:
-        """Open the file. A FIFO or device, for which ``open`` might wait forever, is rejected.
+        """Open the file. FIFOs and devices are rejected: ``open`` may wait for them forever.
 
         Raises
         ------
@@ -64,7 +64,9 @@ class LocalPlace:
             self._file, self._status = _opened(self.name)
         if self._wanted and _ETAG.fullmatch(self._wanted) and not self._is_wanted(self._wanted):
             self.__exit__()
-            raise OSError(f"it was changed since it was indexed, index it again: {self.name!r}")
+            raise OSError(
+                f"the file has changed since it was indexed, index it again: {self.name!r}"
+            )
         return self
 
     def _is_wanted(self, etag: str) -> bool:
@@ -100,7 +102,7 @@ class LocalPlace:
 
     @property
     def etag(self) -> str:
-        """Length, and CRC-32 of pieces: each commit to an LMDB file changes the first 8 KiB."""
+        """Length, and CRC-32 of pieces. The first is 8 KiB: an LMDB commit always changes it."""
         nbytes, crc = self.nbytes, zlib.crc32(self.read(0, 2 * _PIECE_BYTES))
         for piece in range(1, _PIECES + 1):
             start = max(0, nbytes - _PIECE_BYTES) * piece // _PIECES

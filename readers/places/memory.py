@@ -16,7 +16,7 @@ class MemoryPlace:
     Parameters
     ----------
     content : bytes or memoryview of bytes
-        They must not change while they are read.
+        Must not change during reads.
     name : str
         Name for messages.
     """
@@ -42,7 +42,7 @@ class MemoryPlace:
         return bytes(self._content[start:stop])
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, each from its own position. ValueError if there are too few bytes."""
+        """Fill buffers, each from its own position. ValueError if one needs more bytes."""
         for start, buffer in pieces:
             stop = start + len(buffer)
             if stop > self.nbytes:
@@ -57,7 +57,7 @@ class MemoryPlace:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlaces(Places):
-    """Finds bytes in memory by their names, and all others like `Places`."""
+    """Finds places in memory by their names, and files and objects like `Places`."""
 
     contents: Mapping[str, bytes | memoryview] = field(default_factory=dict)
 

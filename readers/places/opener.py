@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Finds the places of rows. It has only settings, and is sent to reader processes."""
+    """Finds the places of rows. It holds only settings, and is sent to reader processes."""
 
     storage: Storage = field(default_factory=Storage)
     """Settings for requests of remote objects."""
@@ -33,9 +33,9 @@ class Places:
         etag: str | None = None,
         file_bytes: int | None = None,
     ) -> Place:
-        """Return a file or object, or `nbytes` of it from `offset` on; opened by ``with``.
+        """Return a file or object, or `nbytes` of it from `offset` on; ``with`` opens it.
 
-        Version and length can be passed if the Index has them.
+        `etag` and `file_bytes` are the version and length in the Index, if it has them.
         """
         place: Place
         if is_url(path):

@@ -22,36 +22,28 @@ if TYPE_CHECKING:
     from readers.places.cache.disk import DiskCache
 
 _FIRST_BYTES = 128 << 10
-"""Number of bytes to read first of an unknown object."""
+"""Size of the first read of an object of unknown length."""
 _GAP = 64 << 10
 """Largest gap, in bytes, between two ranges that are read by one request."""
 
 
 class Traffic:
-    """Requests and bytes of this process, also from caches, since the last count."""
+    """Counts the requests of this process, their bytes, and bytes from caches."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
         self._counts = 0, 0, 0
         self.num_begun = 0
-        """Number of requests that this process has begun."""
+        """Number of requests that this process has ever begun."""
 
-    def begin(self) -> None:
-        """Count a request when it begins, answered or not."""
+    def add(self, nbytes: int = 0, cached: int = 0, begun: int = 0) -> None:
+        """Count bytes of answers, bytes from a cache, and requests that begin."""
         with self._lock:
-            self.num_begun += 1
-        self._add(1, 0, 0)
-
-    def add(self, nbytes: int, cached: int = 0) -> None:
-        """Count bytes of answers, and bytes from a cache."""
-        self._add(0, nbytes, cached)
-
-    def _add(self, *more: int) -> None:
-        with self._lock:
-            self._counts = tuple(map(operator.add, self._counts, more))
+            self.num_begun += begun
+            self._counts = tuple(map(operator.add, self._counts, (begun, nbytes, cached)))
 
     def take(self) -> tuple[int, int, int]:
-        """Return the counts, and reset them to 0."""
+        """Return the numbers of requests, bytes, and bytes from caches; reset them to 0."""
         with self._lock:
             counts, self._counts = self._counts, (0, 0, 0)
         return counts
@@ -61,7 +53,7 @@ TRAFFIC = Traffic()
 
 
 class RemotePlace:
-    """An object of a store. Each request requires the right version of the object.
+    """An object of a store. Requests fail if the object is of another version.
 
     Parameters
     ----------
@@ -70,9 +62,9 @@ class RemotePlace:
     storage : Storage
         Settings of requests.
     etag : str, optional
-        Its ETag; by default that of the first answer.
+        ETag of the object; by default from the first answer.
     nbytes : int, optional
-        Its length; by default that of the first answer.
+        Length of the object; by default from the first answer.
     cache : DiskCache, optional
         Cache of its bytes on local disk.
     """
@@ -116,12 +108,12 @@ class RemotePlace:
 
     @property
     def is_known(self) -> bool:
-        """Whether its length is known, so that ranges can be requested at once."""
+        """Whether the length is known, so that the first request can be for ranges."""
         return self._nbytes is not None
 
     @property
     def is_cached(self) -> bool:
-        """Whether there is a cache, which keeps the bytes of objects of a known version."""
+        """Whether there is a cache. It keeps bytes of objects with a known version."""
         return self._cache is not None
 
     @property
@@ -146,7 +138,7 @@ class RemotePlace:
         return None if self._etag is None or self._etag.startswith("W/") else self._etag
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read ranges at once, and keep them until the place is closed."""
+        """Read ranges concurrently, and keep them until the place is closed."""
         clipped = ((start, min(stop, self.nbytes)) for start, stop in ranges)
         missing = [(a, b) for a, b in clipped if len(self._held(a)) < b - a]
         buffers = [memoryview(bytearray(stop - start)) for start, stop in missing]
@@ -164,7 +156,7 @@ class RemotePlace:
         return bytes(buffer)
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, each from its own position, at once. ValueError if the object is short."""
+        """Fill buffers concurrently, each from its own position. Raises as in `Place`."""
         missing = []
         for start, buffer in pieces:
             stop = start + len(buffer)
@@ -192,16 +184,16 @@ class RemotePlace:
                 buffer[:] = content[start - first : start - first + len(buffer)]
 
     def _held(self, start: int) -> memoryview:
-        """Return the bytes from `start` on that are in memory, if any."""
+        """Return the bytes in memory from `start` on; empty if there are none."""
         parts = (part[max(0, start - first) :] for first, part in self._parts if first <= start)
         return max(parts, key=len, default=memoryview(b""))
 
     def look(self, nbytes: int = _FIRST_BYTES) -> None:
-        """Read the first bytes; the answer also has length and ETag."""
+        """Read the first bytes, and with them length and ETag."""
         self._parts.append((0, memoryview(waited(self._storage, self._request, 0, nbytes))))
 
     def look_at_end(self, nbytes: int) -> None:
-        """Read the last bytes, at least one; the answer also has length and ETag."""
+        """Read the last bytes, at least one, and with them length and ETag."""
         content = memoryview(waited(self._storage, self._request, -nbytes, 0))
         self._parts.append((self.nbytes - len(content), content))
 
@@ -213,14 +205,14 @@ class RemotePlace:
             key = " ".join((endpoint_of(self._storage), self.name, self._version))
             self._cache.fill(key, self.nbytes, pieces, self._requested)
             wanted = sum(len(buffer) for _, buffer in pieces)
-            TRAFFIC.add(0, max(0, wanted - (self._requested_bytes - before)))
+            TRAFFIC.add(cached=max(0, wanted - (self._requested_bytes - before)))
             return
         ranges = [(start, start + len(buffer)) for start, buffer in pieces]
         for (_, buffer), content in zip(pieces, self._requested(ranges), strict=True):
             buffer[:] = content
 
     def _requested(self, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        """Request ranges at once."""
+        """Request ranges concurrently."""
         self._requested_bytes += sum(stop - start for start, stop in ranges)
         if len(ranges) == 1:
             return [waited(self._storage, self._request, *ranges[0])]
@@ -229,26 +221,26 @@ class RemotePlace:
         return [one.result() for one in waiting]
 
     def _request(self, start: int, stop: int) -> Any:
-        """Request a range, and again if too few bytes come."""
+        """Request a range; repeat the request if the answer has too few bytes."""
         for _ in range(self._storage.retries):
             with suppress(ShortAnswerError):
                 return self._answer(start, stop)
         return self._answer(start, stop)
 
     def _answer(self, start: int, stop: int) -> Any:
-        """Request a range, and check that it is complete and of this version of the object.
+        """Request a range, and check that the answer is complete and of the right version.
 
-        A negative `start` counts from the end; then the request is for all bytes up to the end.
+        A negative `start` counts from the end, and `stop` is then ignored.
         """
         import obstore
 
-        check_object(self.name)  # tables may have any value
+        check_object(self.name)  # a table may hold any text
         root, key = located(self.name)
         options: GetOptions = {"range": (start, stop) if start >= 0 else {"suffix": -start}}
         if self._version is not None:
             options["if_match"] = self._version
         store = store_of(root, self._storage)
-        TRAFFIC.begin()
+        TRAFFIC.add(begun=1)
         with requesting(self.name, self._storage), slots_of(self._storage):
             answer = obstore.get(store, key, options=options)
             content, meta = answer.bytes(), answer.meta
@@ -268,9 +260,9 @@ class RemotePlace:
 
 
 def _dated(modified: datetime) -> str | None:
-    """Return a time as a weak validator (RFC 9110, section 8.8.2.2); None if there is none.
+    """Return a time as a weak ETag (RFC 9110, section 8.8.2.2); None for 1970.
 
-    For a missing time obstore has 1970.
+    obstore returns 1970 if the server sends no time.
     """
     return f'W/"{modified:%Y-%m-%dT%H:%M:%S}"' if modified.timestamp() > 0 else None
 

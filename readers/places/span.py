@@ -9,7 +9,7 @@ from readers.places.contract import Place, too_short
 
 
 class SpanPlace:
-    """A range of the bytes of another place, which is opened and closed with it.
+    """A range of the bytes of another place. Both are opened and closed together.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ class SpanPlace:
         self._whole.fetch([(at + start, min(at + stop, end)) for start, stop in ranges])
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only at the end of the span.
+        """Read the bytes from `start` up to `stop`; fewer only at the end of the span.
 
         Raises
         ------
         ValueError
-            If the container ends earlier.
+            If the container ends before the span.
         """
         stop = min(stop, self.nbytes)
         if start >= stop:
@@ -67,7 +67,7 @@ class SpanPlace:
         return found
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, each from its own position. Raises ValueError if the span is too short."""
+        """Fill buffers, each from its own position. ValueError if the span is too short."""
         for start, buffer in pieces:
             if start + len(buffer) > self.nbytes:
                 raise too_short(self.nbytes, len(buffer), start)

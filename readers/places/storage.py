@@ -1,4 +1,4 @@
-"""Settings of remote storage; they hold no secrets, and are sent to reader processes."""
+"""Settings of remote storage. They hold no secrets, and are sent to reader processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from readers.values import check_bool, check_integer, check_positive
 class Storage:
     """Settings for requests of objects on S3, Google Cloud Storage and web servers.
 
-    Credentials are not among the settings. Each process takes them from the environment (such as
-    ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from a profile in ``~/.aws``, or
-    from the metadata of its instance. So no pickle, state or log contains them.
+    Credentials are not settings, so no pickle, state or log contains them. Each process takes its
+    credentials from the environment (such as ``AWS_ACCESS_KEY_ID`` and
+    ``GOOGLE_APPLICATION_CREDENTIALS``), from a profile in ``~/.aws``, or from the metadata of its
+    cloud instance.
 
     Raises
     ------
@@ -29,18 +30,18 @@ class Storage:
     """URL of an S3 server other than AWS, e.g. ``http://localhost:9000``; by default
     AWS_ENDPOINT_URL, or AWS."""
     region: str | None = None
-    """AWS region of the bucket; by default AWS_REGION, or that of the profile, or us-east-1."""
+    """AWS region of the bucket; by default AWS_REGION, the region of the profile, or us-east-1."""
     profile: str | None = None
-    """Profile in ``~/.aws``: keys, a role, single sign-on, or another method of boto3; by default
-    AWS_PROFILE, or "default"."""
+    """Profile in ``~/.aws``, with keys, a role, single sign-on, or another method of boto3; by
+    default AWS_PROFILE, or "default"."""
     retries: int = 10
     """Attempts after the first one, for errors 5xx and 429, lost connections and missing answers.
-    Pauses grow from 0.1 s to 1 s."""
+    The pauses between them grow from 0.1 s to 1 s."""
     timeout: float = 60.0
-    """Seconds without an answer after which a request fails, including its retries. While bytes
-    keep arriving, it may take ten times as long."""
+    """Seconds without an answer until a request fails, including its retries. A request that keeps
+    receiving bytes may take ten times as long."""
     concurrency: int = 32
-    """Concurrent requests of one process."""
+    """Number of concurrent requests of one process."""
 
     def __post_init__(self) -> None:
         check_bool("anonymous", self.anonymous)
@@ -68,5 +69,5 @@ def _check_endpoint(endpoint: object) -> None:
 def without_secrets(url: str) -> str:
     """Return a URL without its query, user and password, which may be secrets."""
     parts = urlsplit(url)
-    # Its method geturl would turn s3:// into s3:.
+    # Not by urllib's geturl, which turns s3:// into s3:.
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _VARIABLES = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
-"""Prefix of the names of these variables, in capitals."""
+"""Prefixes of environment variables, in capitals."""
 _KEYS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
-"""Environment variables with credentials for AWS that obstore knows."""
+"""Environment variables from which obstore takes credentials for AWS."""
 _FILES = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
-"""Files with profiles, and the variables with other paths."""
+"""Files of profiles, by the environment variable that can replace each path."""
 _LIFETIME = timedelta(minutes=10)
-"""Time for which credentials of a profile are used: botocore renews them before that."""
+"""Time until obstore asks again for the credentials of a profile. botocore renews them earlier."""
 _GOOGLE_KEYS = (
     *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
     "GOOGLE_SERVICE_ACCOUNT_KEY",
@@ -44,13 +44,13 @@ _GOOGLE_KEYS = (
 _GOOGLE_FILE = ".config/gcloud/application_default_credentials.json"
 """File in the home folder where obstore finds credentials for Google Cloud Storage."""
 _SLOWEST = 10
-"""Number of timeouts that a request may take while bytes keep arriving."""
+"""Limit for a request that keeps receiving bytes, in multiples of the timeout."""
 _owners: list[int] = []
-"""The process with clients: in a process forked from it they would wait forever."""
+"""Id of the process that has made clients. In a fork of it, these clients would wait forever."""
 
 
 def store_of(root: str, storage: Storage) -> ObjectStore:
-    """Return the client of a bucket or host, e.g. ``s3://archive``; all threads share it.
+    """Return the client of a bucket or host, e.g. ``s3://archive``, for all threads.
 
     Raises
     ------
@@ -61,30 +61,30 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
     """
     if os.getpid() not in (_owners or [os.getpid()]):
         raise StorageError(
-            f"{root}: this process was forked from one that has made requests to remote storage, "
-            "and the client for such requests does not work after a fork: start processes by "
-            "'spawn' or 'forkserver', e.g. with multiprocessing.set_start_method"
+            f"{root}: requests to remote storage do not work in a process that was forked after "
+            "other requests: start processes by 'spawn' or 'forkserver', e.g. with "
+            "multiprocessing.set_start_method"
         )
     return _store(root, storage, tuple(sorted(environment().items())))
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables for requests of remote storage, with secrets."""
+    """Return the environment variables of remote storage, including secrets."""
     names = (name for name in os.environ if name.upper().startswith(_VARIABLES))
     return {name: os.environ[name] for name in names}
 
 
 @lru_cache(maxsize=64)
 def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) -> ObjectStore:
-    del variables  # they may change, e.g. in a notebook
+    del variables  # part of the key: they may change, e.g. in a notebook
     try:
         from obstore.store import GCSStore, HTTPStore, S3Store
     except ImportError as error:
         raise ImportError(f"reading {root} needs obstore: {install('remote')}") from error
     _owners[:] = [os.getpid()]
     scheme, _, name = root.partition("://")
-    # An attempt without an answer ends after a third of the time, and is repeated; while bytes
-    # arrive it goes on. No attempt begins after two thirds.
+    # An attempt without an answer ends after a third of the timeout, and is repeated. No attempt
+    # begins after two thirds. An attempt that receives bytes continues.
     third = timedelta(seconds=storage.timeout / 3)
     options: dict[str, Any] = {
         "client_options": {
@@ -118,16 +118,16 @@ def threads_of(storage: Storage) -> DaemonThreads:
 
 
 def waited(storage: Storage, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function that makes requests, so that Ctrl-C ends the wait at once."""
+    """Call a function that makes requests; Ctrl-C ends the wait at once."""
     if threading.current_thread() is not threading.main_thread():
         return function(*args)
     return threads_of(storage).submit(function, *args).result()
 
 
 def credentials_of(root: str, storage: Storage) -> str | None:
-    """Return the source of credentials for a bucket or host as text, never their values.
+    """Return the source of the credentials for a bucket or host, as text without their values.
 
-    None if only the instance may have credentials.
+    None if only the cloud instance may have credentials.
     """
     scheme = root.partition("://")[0]
     if scheme.startswith("http"):
@@ -147,7 +147,7 @@ def credentials_of(root: str, storage: Storage) -> str | None:
 
 @lru_cache(maxsize=8)
 def slots_of(storage: Storage) -> threading.Semaphore:
-    """Return the semaphore that each request of this process holds."""
+    """Return the semaphore that limits the concurrent requests of this process."""
     return threading.Semaphore(storage.concurrency)
 
 
@@ -181,7 +181,7 @@ class _Profile:
     Parameters
     ----------
     name : str, optional
-        Name of the profile; by default that in the environment, or "default".
+        Name of the profile; by default AWS_PROFILE, or "default".
 
     Raises
     ------
@@ -214,13 +214,13 @@ class _Profile:
 
     @cached_property
     def credentials(self) -> Any:
-        """The credentials, which botocore renews; None if the profile has none."""
+        """Credentials, which botocore renews; None if the profile has none."""
         if not self.settings:
             return None
         from botocore.exceptions import BotoCoreError
 
         resolver = self._session.get_component("credential_provider")
-        for instance in ("container-role", "iam-role"):  # without a profile, obstore asks it
+        for instance in ("container-role", "iam-role"):  # obstore asks the instance itself
             resolver.remove(instance)
         try:
             return self._session.get_credentials()

@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads:
-    """Calls functions in threads, in the order of their submission.
+    """Calls functions in threads, in the order of submission.
 
-    A ``ThreadPoolExecutor`` keeps a process alive until all its calls have returned: long, if a
-    server does not answer.
+    Unlike a ``ThreadPoolExecutor``, it does not keep the process alive until all calls have
+    returned, which takes long if a server does not answer.
     """
 
     def __init__(self, num_threads: int) -> None:

@@ -13,12 +13,11 @@ from readers.places.storage import without_secrets
 SCHEMES = ("s3", "gs", "http", "https")
 URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 ORDINARY = "^(?:s3|gs|https?)://[^/@?#]+/[^@?#]*$"
-"""Matches most URLs that `check_url` accepts, and of rejected ones only too long ones."""
+"""Regular expression of most valid URLs. All its matches are valid, except too long ones."""
 LONGEST = 16 << 10
-"""Maximum number of bytes of a URL: keys have at most 1024, and few web servers accept half of
-this."""
+"""Maximum number of bytes of a URL. Keys have at most 1024; few web servers accept 8 KiB."""
 _SHOWN = 100
-"""Number of characters to show of longer URLs."""
+"""Number of characters of longer URLs in messages."""
 _SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGNORECASE)
 
 
@@ -55,8 +54,8 @@ def check_url(url: str) -> None:
     parts = urlsplit(url)
     if "@" in parts.netloc or _SIGNED.search(url):
         raise ValueError(
-            f"{printable(without_secrets(url))}: the URL contains a password or a signature, which "
-            "would be written to the Index; use s3:// or gs:// with credentials in the environment"
+            f"{printable(without_secrets(url))}: a URL with a password or a signature cannot be in "
+            "an Index: use s3:// or gs:// with credentials in the environment"
         )
     if not parts.hostname or parts.query or parts.fragment:
         rest = ", without ? and #" * bool(parts.query or parts.fragment)
@@ -64,23 +63,23 @@ def check_url(url: str) -> None:
 
 
 def check_object(url: str) -> None:
-    """Raise ValueError if a request with this URL would be for another object.
+    """Raise ValueError if the client would request another object than that of this URL.
 
-    The client strips slashes, and encodes the path of a web server again.
+    The client strips slashes, and encodes the paths of web servers again.
     """
     check_url(url)
     scheme, _, rest = url.partition("://")
     key, reason = rest.partition("/")[2], ""
     if key.startswith("/") or key.endswith("/"):
-        reason = "it begins or ends with a slash"
+        reason = "begins or ends with a slash"
     elif scheme in ("http", "https"):
         if "%2f" in key.lower():
-            reason = "it has an encoded slash"
+            reason = "has an encoded slash"
         elif unquote(key, errors="ignore") != unquote(key):
-            reason = "it has bytes that are not UTF-8"
+            reason = "has bytes that are not UTF-8"
     if reason:
         raise ValueError(
-            f"{printable(without_secrets(url))}: an object of this name cannot be requested, as "
+            f"{printable(without_secrets(url))}: the object cannot be requested, because its name "
             f"{reason}; expected a name such as folder/file"
         )
 

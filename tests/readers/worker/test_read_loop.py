@@ -44,7 +44,7 @@ class Numbers:
     def __call__(self, info: Any) -> tuple[NDArray[Any], ...]:
         number = info.idx_in_epoch
         for _ in range(self.requests):
-            TRAFFIC.begin()
+            TRAFFIC.add(begun=1)
         self.begun.append(number)
         self.threads.add(threading.get_ident())
         assert self.gate.wait(TIMEOUT_S)
