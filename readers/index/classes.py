@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 
+from readers.index import schema
 from readers.index.arrow import pa
 from readers.index.scan import find_files
 from readers.messages import printable
@@ -14,7 +14,7 @@ from readers.messages import printable
 logger = logging.getLogger(__name__)
 
 LABELS = ("label", "labels")
-"""Columns of class numbers: a number for each row, or for each box."""
+"""Columns of class numbers: one for each row, or one for each box."""
 
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev"}
 """Names of folders that are probably parts of a data set, not classes."""
@@ -35,9 +35,9 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
     Raises
     ------
     TypeError
-        If `classes` is a str, a set or a dict, or contains something other than names.
+        If `classes` is a str, a set or a dict, or has values other than str.
     ValueError
-        If it names a class twice or no class, or lacks an existing folder.
+        If `classes` is empty, has a name twice, or lacks the name of a folder.
     """
     if isinstance(classes, str | Set | Mapping) and not isinstance(classes, KeysView):
         raise TypeError(f"classes must be a sequence of names, or an Index, got {classes!r}")
@@ -51,8 +51,8 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
     if unknown := [name for name in found if name not in labels]:
         raise ValueError(
             f"class folders {_shortened(unknown)} are not among the {len(names)} classes "
-            f"{_shortened(names)}: rename or remove them, or make the Index of the training files "
-            "again with them"
+            f"{_shortened(names)}: rename or remove these folders, or make the Index of the "
+            "training files again with these classes"
         )
     return labels
 
@@ -60,8 +60,12 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
 def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | None) -> pa.Table:
     """Return the table of files in class folders below `root`, an absolute path.
 
-    Raises ValueError if a file is beside the folders, and the errors of `labels_of`. Without
-    `classes`, a warning names folders without files, which are not classes.
+    Without `classes`, a warning names folders without files, which are not classes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `labels_of`; ValueError also if a file is beside the folders.
     """
     paths = list(find_files(root, suffixes))
     if loose := [path for path in paths if os.path.dirname(path) == root]:
@@ -94,12 +98,12 @@ def class_table(root: str, suffixes: tuple[str, ...], classes: Iterable[str] | N
 
 def classes_of(table: pa.Table) -> tuple[str, ...]:
     """Return the names of the classes, in the order of their labels; () if there are none."""
-    return tuple(json.loads((table.schema.metadata or {}).get(_KEY, "[]")))
+    return tuple(schema.metadata_of(table, _KEY) or ())
 
 
 def category_ids_of(table: pa.Table) -> tuple[int, ...]:
     """Return the ids of the classes in a COCO file, in the order of labels; otherwise ()."""
-    return tuple(json.loads((table.schema.metadata or {}).get(_IDS_KEY, "[]")))
+    return tuple(schema.metadata_of(table, _IDS_KEY) or ())
 
 
 def with_classes(
@@ -108,20 +112,12 @@ def with_classes(
     """Return the table with the names of the classes, and their ids, in its metadata."""
     if not classes:
         return table
-    added = {_KEY: json.dumps(list(classes))}
-    if category_ids:
-        added[_IDS_KEY] = json.dumps(list(category_ids))
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
+    return schema.with_metadata(table, {_KEY: [*classes], _IDS_KEY: [*category_ids] or None})
 
 
 def without_classes(table: pa.Table) -> pa.Table:
     """Return the table without names of classes."""
-    kept = {
-        key: value
-        for key, value in (table.schema.metadata or {}).items()
-        if key not in (_KEY, _IDS_KEY)
-    }
-    return table.replace_schema_metadata(kept or None)
+    return schema.with_metadata(table, {_KEY: None, _IDS_KEY: None})
 
 
 def _visible_folders(root: str) -> set[str]:

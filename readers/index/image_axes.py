@@ -1,4 +1,4 @@
-"""Order of the axes of images: rows of one must not meet columns of another."""
+"""Checks of the order of image axes: it must be the same in all images of an Index."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import numpy as np
 
 from readers.chunks.array import NOTE, SAME_AXES, ChunkedArray, unpacked
 from readers.index.arrow import pa, pc
+from readers.index.schema import is_binary
 from readers.messages import printable
 
 
 def check_orientation(arrays: Sequence[ChunkedArray]) -> None:
-    """Raise ValueError if the rows of one variable are the columns of another, by their names."""
+    """Raise ValueError if two variables have the same axes in another order."""
     _check((one, "") for one in arrays)
 
 
 def check_image_axes(table: pa.Table) -> None:
-    """Raise ValueError if the rows of a variable are the columns of one in another row.
+    """Raise ValueError if variables of different rows have the same axes in another order.
 
-    Square images would be turned without a word. Names of axes that do not agree otherwise, such as
-    ``lat`` and ``latitude``, are no error.
+    Otherwise square images would be transposed without an error. Other differences between names of
+    axes, such as ``lat`` and ``latitude``, are allowed.
     """
     _check(_different(table))
 
 
 def _different(table: pa.Table) -> Iterable[tuple[ChunkedArray, str]]:
-    """Yield the variables, and the path, of a row for each set of axes."""
+    """Yield the variables, with their path, of one row for each set of axes."""
     for name in table.column_names:
         path = name.replace(NOTE, "path", 1)
         is_note = name == NOTE or name.startswith(f"{NOTE}_")
-        if not is_note or path not in table.column_names or not _is_binary(table[name].type):
+        if not is_note or path not in table.column_names or not is_binary(table[name].type):
             continue
         heads = pc.binary_slice(table[name], SAME_AXES.start, SAME_AXES.stop)
         codes = heads.combine_chunks().dictionary_encode().indices
@@ -38,10 +39,6 @@ def _different(table: pa.Table) -> Iterable[tuple[ChunkedArray, str]]:
         for row in rows.tolist():
             if (note := table[name][row].as_py()) is not None:
                 yield from ((one, table[path][row].as_py()) for one in unpacked(note).values())
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_large_binary(kind) or pa.types.is_binary(kind)
 
 
 def _check(arrays: Iterable[tuple[ChunkedArray, str]]) -> None:

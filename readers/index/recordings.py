@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from readers.audio.reader import SoundFacts, nonsilent_part, sound_facts
 from readers.index import schema
 from readers.index.arrow import pa, pc
+from readers.index.containers.columns import value_column
 from readers.index.file_facts import with_facts
 from readers.index.paths import whole
 
@@ -122,24 +123,13 @@ def _table(path: str, rows: list[dict[str, Any]], root: str) -> pa.Table:
         if name == "path":
             continue
         times = name in ("start", "duration")
-        columns[name] = pa.array(values, pa.float64()) if times else _column(values)
+        columns[name] = pa.array(values, pa.float64()) if times else value_column(values)
     if "duration" in columns:
         known = columns.get("start", pa.nulls(len(rows), pa.float64())).to_pylist()
         both = zip(known, columns["duration"].to_pylist(), strict=True)
         starts = [0.0 if a is None and b is not None else a for a, b in both]
         columns["start"] = pa.array(starts, pa.float64())
     return pa.table(columns)
-
-
-def _column(values: list[Any]) -> pa.Array:
-    """Return numbers or text as they are; what Arrow finds no one type for becomes JSON."""
-    if not any(isinstance(value, dict | list) for value in values):
-        try:
-            return pa.array(values)
-        except pa.ArrowException:
-            pass
-    texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
-    return pa.array(texts, pa.large_string())
 
 
 def _seconds(where: str, name: str, value: Any) -> float | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -23,6 +24,7 @@ from readers.index.columns import (
     OTHER_PATH,
     PART,
 )
+from readers.index.list_columns import is_number
 from readers.messages import did_you_mean, printable
 
 logger = logging.getLogger(__name__)
@@ -111,6 +113,19 @@ def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
     stem = path.removesuffix(OTHER_PATH)
     names = stem + OFFSET, stem + NBYTES
     return names if stem != path and set(names) <= set(table.column_names) else ()
+
+
+def metadata_of(table: pa.Table, key: bytes) -> Any:
+    """Return a JSON value from the metadata of a table, or None."""
+    stored = (table.schema.metadata or {}).get(key)
+    return None if stored is None else json.loads(stored)
+
+
+def with_metadata(table: pa.Table, values: Mapping[bytes, Any]) -> pa.Table:
+    """Return the table with JSON values in its metadata; None removes a key."""
+    stored = {k: None if value is None else json.dumps(value) for k, value in values.items()}
+    merged = {**(table.schema.metadata or {}), **stored}
+    return table.replace_schema_metadata({k: v for k, v in merged.items() if v is not None} or None)
 
 
 def version_columns(path: str) -> tuple[str, str]:
@@ -261,7 +276,7 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         items = numbers(name, pc.list_flatten(column))
         return items.reshape(-1, column.type.list_size, *items.shape[1:])
     column = as_nanoseconds(name, column)
-    if not _is_numeric(column.type):
+    if not is_numeric(column.type):
         raise TypeError(
             f"column {name!r} is {column.type}; only numbers and times can be tensors: a Loader "
             "looks up others by row"
@@ -284,8 +299,8 @@ def fits_tensor(column: pa.ChunkedArray) -> bool:
     """Return whether `numbers` accepts a column."""
     if _is_vector(column):
         return fits_tensor(pc.list_flatten(column))
-    is_numeric = _is_numeric(column.type) or is_time(column.type)
-    return is_numeric and (pa.types.is_floating(column.type) or not column.null_count)
+    is_value = is_numeric(column.type) or is_time(column.type)
+    return is_value and (pa.types.is_floating(column.type) or not column.null_count)
 
 
 def _is_vector(column: pa.ChunkedArray) -> bool:
@@ -312,9 +327,15 @@ def is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
-    are = pa.types
-    return bool(are.is_integer(kind) or are.is_floating(kind) or are.is_boolean(kind))
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a column holds integers, floats or bools."""
+    return is_number(kind) or bool(pa.types.is_boolean(kind))
+
+
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a dictionary column; other columns unchanged."""
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
 _OF_CLASSES = (

@@ -12,6 +12,7 @@ import sys
 import zlib
 
 from readers.index.arrow import pa, pc
+from readers.index.list_columns import is_number
 
 _BOM = b"\xef\xbb\xbf"
 _NOT_DECIMAL = r"^[+-]?0([0-9]+|[xX].*)$"
@@ -112,8 +113,7 @@ def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _may_lose(kind: pa.DataType) -> bool:
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return bool(is_number or pa.types.is_null(kind))
+    return is_number(kind) or bool(pa.types.is_null(kind))
 
 
 def _content(name: str) -> tuple[bytes, int]:

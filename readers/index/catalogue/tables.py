@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from readers.index.arrow import pa
 from readers.index.columns import PART
+from readers.index.list_columns import is_number
 from readers.index.paths import check_local
 from readers.index.rows.joining import check_name, column_of
-from readers.index.schema import holds_text, part_names, without_views
+from readers.index.schema import decoded, holds_text, part_names, without_views
 from readers.index.text_tables import loses, read_csv
 from readers.index.times import astropy_times, text_times, times_of
 from readers.messages import did_you_mean, near
@@ -147,9 +148,7 @@ class Objects:
 
         Text is read as by `readers.index.times.time_of_text`.
         """
-        column = self.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+        column = decoded(self.column(name))
         if holds_text(column):
             column = text_times(name, self.name, column)
         return times_of(pa.table({name: column}), name, f" of {self.name}")
@@ -181,11 +180,8 @@ class Objects:
             ) from error
 
     def _numbers(self, name: str, what: str) -> NDArray[np.float64]:
-        column = self.column(name)
-        kind = column.type
-        if pa.types.is_dictionary(kind):
-            column, kind = column.cast(kind.value_type), kind.value_type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_decimal(kind)):
+        column = decoded(self.column(name))
+        if not (is_number(column.type) or pa.types.is_decimal(column.type)):
             raise ValueError(_not_numbers(self.name, name, column, what))
         found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return np.asarray(found, np.float64)
@@ -224,10 +220,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_decimal(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(kind))
 
 
 def _arrow(catalogue: Any) -> pa.Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from readers.index.arrow import pa, pc
-from readers.index.schema import part_names
+from readers.index.schema import metadata_of, part_names, with_metadata
 from readers.index.times import nanoseconds
 
 logger = logging.getLogger(__name__)
@@ -91,10 +90,10 @@ def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
 
 def frames_of(table: pa.Table) -> Frames:
     """Return the channels and offsets of a table of samples; empty if each is one file."""
-    stored = (table.schema.metadata or {}).get(_KEY)
+    stored = metadata_of(table, _KEY)
     if stored is None:
         return Frames(part_names(table))
-    return Frames(**{name: tuple(names) for name, names in json.loads(stored).items()})
+    return Frames(**{name: tuple(names) for name, names in stored.items()})
 
 
 def check_frames(frames: Frames, parts: tuple[str, ...]) -> None:
@@ -134,8 +133,7 @@ def with_frames(table: pa.Table, frames: Frames) -> pa.Table:
     """Return the table with the offsets, if any, in its metadata."""
     if not frames.offsets:
         return table
-    stored = json.dumps({"channels": frames.channels, "offsets": frames.offsets})
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: stored})
+    return with_metadata(table, {_KEY: {"channels": frames.channels, "offsets": frames.offsets}})
 
 
 def common_frames(tables: Sequence[pa.Table]) -> Frames:

@@ -18,7 +18,7 @@ from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
 from readers.index.grouping.nearest import ChannelFiles, each_once, shifted
 from readers.index.image_axes import check_image_axes
-from readers.index.schema import part_names
+from readers.index.schema import decoded, part_names
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
 
@@ -215,8 +215,7 @@ class Grouping:
 
 
 def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     try:
         value = pa.scalar(channel).cast(column.type)
     except pa.ArrowException:  # the column cannot hold this value

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from readers.index.arrow import pa, pc
 from readers.index.grouping.frames import Frames, frames_of
-from readers.index.schema import as_nanoseconds
+from readers.index.schema import as_nanoseconds, decoded, is_binary, is_text
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
 from readers.sampling.order import mix_all
@@ -293,15 +293,11 @@ def _hashes(values: list[bytes], seed: int) -> NDArray[np.uint64]:
 
 def _bytes_of(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the bytes to hash for each value: text as UTF-8, numbers in decimal."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _bytes_of(name, column.cast(kind.value_type))
-    column = as_nanoseconds(name, column)
+    column = as_nanoseconds(name, decoded(column))
+    kind, is_bytes = column.type, is_binary(column.type)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    if not (is_text or is_bytes or pa.types.is_integer(column.type)):
+    if not (is_bytes or is_text(kind) or pa.types.is_integer(column.type)):
         raise TypeError(
             f"column {name!r} is {kind}: split by text, bytes, integers, bools or times"
         )

@@ -56,9 +56,8 @@ def running_weights(table: pa.Table, name: str) -> RunningWeights:
     """Return the weights in a column of an Index; raises as `Index.running_weights`."""
     schema.check_column(table, name)
     column = table[name]
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise TypeError(f"column {name!r} is {kind}, and weights are numbers")
+    if not schema.is_numeric(column.type):
+        raise TypeError(f"column {name!r} is {column.type}, and weights are numbers")
     weights = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())  # null becomes NaN
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():

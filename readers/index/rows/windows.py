@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.arrow import pa
-from readers.index.schema import check_column, part_names
+from readers.index.schema import check_column, metadata_of, part_names, with_metadata
 from readers.sampling.row_window import Outside
 from readers.values import is_integer
 
@@ -31,20 +30,19 @@ class Windows(NamedTuple):
 
 def windows_of(table: pa.Table) -> Windows | None:
     """Return the common properties of windows from the metadata of a table, or None."""
-    stored = (table.schema.metadata or {}).get(_KEY)
+    stored = metadata_of(table, _KEY)
     if stored is None or not {*CORNERS} <= {*table.column_names}:
         return None
-    height, width, *outside = json.loads(stored)
+    height, width, *outside = stored
     return Windows((height, width), *outside)
 
 
 def with_windows(table: pa.Table, windows: Windows | None) -> pa.Table:
     """Return the table with these properties in its metadata; None removes them."""
-    kept = {key: value for key, value in (table.schema.metadata or {}).items() if key != _KEY}
-    if windows is not None:
-        noted = [*windows.size, *([windows.outside] if windows.outside else [])]
-        kept[_KEY] = json.dumps(noted).encode()
-    return table.replace_schema_metadata(kept or None)
+    if windows is None:
+        return with_metadata(table, {_KEY: None})
+    outside = [windows.outside] if windows.outside else []
+    return with_metadata(table, {_KEY: [*windows.size, *outside]})
 
 
 def common_windows(tables: Iterable[pa.Table]) -> Windows | None:
