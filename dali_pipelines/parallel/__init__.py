@@ -1,1 +1,1 @@
-"""Tasks of commands, done by child processes or by the workers of any Executor."""
+"""Tasks of commands, run by child processes or by the workers of any Executor."""

@@ -1,8 +1,8 @@
 """Calls in another interpreter, for code that a hostile file can crash.
 
-multiprocessing does not serve: it forbids child processes of daemons, as workers of an Executor may
-be, and its pools share a pipe, so a process that is killed while it sends a result stops the
-others.
+multiprocessing is not suitable. It forbids daemons to start processes, and workers of an Executor
+may be daemons. Its pools share a pipe, so if a process is killed while it sends a result, the
+others stop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from readers.worker.parent_watch import die_with
 
 _END_S = 2
-"""Seconds to wait for a killed interpreter, which may hang in a file system."""
+"""Seconds to wait for the end of a killed interpreter, which may hang in a file system."""
 
 
 class Crash(Exception):
@@ -33,9 +33,9 @@ class Crash(Exception):
 
 
 class Interpreter:
-    """An interpreter that does one call after another; it ends with this process at the latest.
+    """An interpreter for one call after another. It ends with this process at the latest.
 
-    It imports functions by name, from the same folders as this process, and ignores Ctrl-C.
+    It imports functions by name, from the same folders as this process. It ignores Ctrl-C.
     """
 
     def __init__(self) -> None:
@@ -44,9 +44,10 @@ class Interpreter:
         self._is_closed = False
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``, or a Crash if it killed the interpreter; start a new one.
+        """Return ``function(*args)``, or a Crash if the call killed the interpreter.
 
-        Raises the exceptions of the function, and WorkerError if no interpreter can be started.
+        The next call starts a new interpreter. Raises the exceptions of the function, and
+        WorkerError if no interpreter can be started.
         """
         with self._lock:
             if self._is_closed:
@@ -65,7 +66,7 @@ class Interpreter:
             with self._lock:
                 status = self._end()
             if starts and not self._is_closed:
-                fail(f"cannot start {sys.executable}, which ends with status {status}")
+                fail(f"cannot start {sys.executable}: it ends with status {status}")
             return Crash()
         succeeded, result = pickle.loads(answer)
         if not succeeded:
@@ -73,7 +74,7 @@ class Interpreter:
         return result
 
     def close(self) -> None:
-        """Kill the interpreter; a thread other than the one that waits for its call may do so."""
+        """Kill the interpreter. Any thread may do this, even during a call."""
         with self._lock:
             self._is_closed = True
             self._end()
@@ -81,7 +82,7 @@ class Interpreter:
     def _start(self) -> None:
         self._socket, theirs = socket.socketpair()
         path = os.pathsep.join(str(entry) or os.getcwd() for entry in sys.path)
-        with theirs, ctrl_c_blocked():  # until it ignores it
+        with theirs, ctrl_c_blocked():  # inherited, until the interpreter ignores Ctrl-C
             arguments = str(os.getpid()), str(theirs.fileno())
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, *arguments],
@@ -98,7 +99,7 @@ class Interpreter:
             return None
         process.kill()
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # the waiting thread goes on
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends the wait of the other thread
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)
@@ -112,10 +113,10 @@ def isolated(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> 
 
 
 def main() -> None:
-    """Do the calls of the process that the arguments name, through a socket."""
+    """Do calls for the process whose id and socket are the arguments."""
     die_with(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)  # output of libraries must not get into that of a command
+    os.dup2(2, 1)  # keeps output of libraries out of the output of a command
     with Connection(int(sys.argv[2])) as connection, suppress(EOFError):
         connection.send_bytes(b"ready")
         while True:

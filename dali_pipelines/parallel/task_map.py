@@ -1,4 +1,4 @@
-"""Results of many tasks in their order, from child processes or from the workers of an Executor."""
+"""Results of many tasks, in order, from child processes, threads or the workers of an Executor."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Task = tuple[Any, ...]
 """Arguments of a function."""
 
 AHEAD = 2
-"""Most tasks under way for each process. Results are taken in order, so this limits the memory."""
+"""Maximum number of started tasks for each process whose results wait for earlier ones."""
 MOST_AHEAD = 1024
 """The same for all workers of an Executor together, as their number is not known."""
 _AT_ONCE = 32
-"""Number of small tasks that a worker, or an interpreter that it starts, gets together."""
+"""Number of small tasks that an Executor gets as one task."""
 _LOOK_S = 1.0
-"""Seconds to wait for a result at once: Python notices a Ctrl-C that came just before only then."""
+"""Seconds of each wait for a result. Python may only notice a Ctrl-C when a wait ends."""
 
 
 def process_map(
@@ -36,14 +36,14 @@ def process_map(
     num_processes: int,
     executor: Executor | None = None,
 ) -> Generator[Any, None, None]:
-    """Yield ``function(*task)`` for each task, in order; closing it ends the processes at once.
+    """Yield ``function(*task)`` for each task, in order. Closing it ends the processes at once.
 
-    With an `executor` its workers do the tasks; with one process this process does them.
+    With an `executor` its workers do the tasks. With ``num_processes=1`` this process does them.
 
     Raises
     ------
     Crash
-        As soon as a child process was killed, whatever the others do.
+        As soon as a child process is killed, even if earlier tasks are not finished.
     WorkerError
         If the workers of the executor cannot do the tasks.
     """
@@ -87,14 +87,14 @@ def thread_map(
 ) -> Generator[Any, None, None]:
     """Yield ``function(value)`` for each value, in order, from threads.
 
-    With an `executor` these are threads of its workers.
+    With an `executor` the threads are in its workers.
 
     Raises
     ------
     ValueError
         If `num_threads` is not an integer, at least 1.
     WorkerError
-        If the workers of the executor cannot do it.
+        If the workers of the executor cannot do the tasks.
     """
     check_integer("num_threads", num_threads, 1)
     if executor is not None:
@@ -142,16 +142,19 @@ def _by_workers(
 
 @contextmanager
 def _worker_errors() -> Iterator[None]:
-    """Turn the errors that an executor raises for tasks that it cannot do into a WorkerError."""
+    """Convert errors of an executor to WorkerError."""
     try:
         yield
     except BrokenExecutor as error:
         raise WorkerError(f"the executor has lost a worker: {error}") from error
     except CancelledError as error:
-        raise WorkerError("the executor has dropped a task: is its scheduler gone?") from error
+        raise WorkerError(
+            "the executor has canceled a task: check that its scheduler is running"
+        ) from error
     except (ImportError, AttributeError) as error:
-        reason = "a worker cannot import the package, install the same dali-pipelines there"
-        raise WorkerError(f"{reason}: {error}") from error
+        reason = "a worker cannot import the package"
+        remedy = "install the same dali-pipelines on its machine"
+        raise WorkerError(f"{reason}: {error}: {remedy}") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("distributed", "mpi4py"):
             raise
@@ -159,10 +162,10 @@ def _worker_errors() -> Iterator[None]:
 
 
 class _Call:
-    """A call that is done when it is unpickled, and replaced by its result.
+    """A call that unpickling replaces by its result.
 
-    If a worker cannot import the package, the task fails, and not the worker: Dask would replace
-    its workers for ever.
+    If a worker cannot import the package, only the task fails. An error of the worker itself would
+    make Dask start new workers forever.
     """
 
     def __init__(self, function: Callable[..., Any], task: Task) -> None:
@@ -178,12 +181,12 @@ class _Call:
             raise WorkerError(f"a task cannot be sent to the workers: {error}") from error
 
 
-# ---- The threads that do tasks, or submit them -------------------------------------------------
+# ---- Threads that do tasks or submit them ------------------------------------------------------
 
 _Jobs = SimpleQueue[tuple[int, Task] | None]
 """Numbers and tasks; None for no more."""
 _Done = SimpleQueue[tuple[int | None, Future[Any]]]
-"""Numbers of tasks, and their results; None with a Crash that ends all."""
+"""Numbers of tasks, and their results. A Crash that ends all tasks has None as number."""
 
 
 def _in_order(
@@ -192,11 +195,11 @@ def _in_order(
     most: int,
     end: Callable[[], None] | None = None,
 ) -> Generator[Any, None, None]:
-    """Let threads do the tasks, with a limited number ahead, and yield their results in order.
+    """Let threads do the tasks, at most `most` ahead, and yield the results in order.
 
-    When this is closed, the threads take no more tasks, and `end` lets those that wait go on.
+    When this is closed, the threads take no more tasks, and `end` stops tasks that are running.
     """
-    # Only queues in C: with others, Ctrl-C at any instruction could leave a Condition locked.
+    # SimpleQueue is written in C. In other queues, Ctrl-C could leave a Condition locked.
     jobs: _Jobs = SimpleQueue()
     done: _Done = SimpleQueue()
     found: dict[int, Future[Any]] = {}
@@ -244,7 +247,7 @@ def _do(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
 
 
 def _do_or_crash(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
-    """Do tasks in this thread; a Crash ends all, however long earlier tasks take."""
+    """Do tasks in this thread. A Crash ends all tasks at once, even while earlier tasks run."""
     while (job := jobs.get()) is not None:
         future = _future(function, *job[1])
         crashed = future.exception() is None and isinstance(future.result(), Crash)
@@ -261,7 +264,7 @@ def _future(function: Callable[..., Any], *task: Any) -> Future[Any]:
 
 
 def _submit(executor: Executor, function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
-    """Submit tasks to an executor; at the end cancel those that wait."""
+    """Submit tasks to an executor; at the end cancel the waiting ones."""
     waiting: dict[int, Future[Any]] = {}
 
     def note(number: int, future: Future[Any]) -> None:

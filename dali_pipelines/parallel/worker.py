@@ -1,4 +1,4 @@
-"""A task in a worker, whose machine may lack the files or have another version."""
+"""Tasks in a worker. Its machine may lack the files, or have another version of this package."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
     Raises
     ------
     WorkerError
-        If the version of the package on this machine is not `wanted`, if the machine does not see
-        the folders of the files that the task names, or cannot write files, or if the task cannot
-        import something, or fails.
+        If the version of the package on this machine is not `wanted`, if the machine lacks a folder
+        of files of the task, or if the task raises OSError, ImportError or AttributeError.
     """
     if own_version() != wanted:
         fail(f"has dali-pipelines {own_version()}, expected {wanted}: install the same version")
@@ -34,22 +33,22 @@ def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
     except OSError as error:
         fail(f"fails: {error}", error)
     except (ImportError, AttributeError) as error:
-        # As it is, a command would report a missing extra.
+        # For the error itself, a command would report a missing extra on its own machine.
         fail(f"fails: {error!r}", error)
 
 
 def check_folders(paths: Iterable[str]) -> None:
-    """Raise a WorkerError if this machine does not see the folder of a file."""
+    """Raise a WorkerError if this machine lacks the folder of a file."""
     for folder in sorted({os.path.dirname(path) for path in paths if not is_url(path)}):
         if not os.path.isdir(folder):
             fail(
-                f"sees no folder {folder}: put the files on a file system that all workers mount "
+                f"has no folder {folder}: put the files on a file system that all workers mount "
                 "at the same path, or pass URLs"
             )
 
 
 def fail(what: str, cause: Exception | None = None) -> NoReturn:
-    """Raise a WorkerError that names this machine."""
+    """Raise a WorkerError with the name of this machine."""
     raise WorkerError(f"the worker on {platform.node()} {what}") from cause
 
 

@@ -14,7 +14,7 @@ def cache_folder() -> Path:
     """Return this project's folder in the user's cache (XDG Base Directory Specification).
 
     If it is not writable, e.g. in a container that runs as another user, return a private folder of
-    this user inside the folder of temporary files. The first folder may not exist yet.
+    this user in the folder of temporary files. The folder in the user's cache may not exist yet.
     """
     folder = user_folder()
     return folder if is_writable(folder) else _temporary() or folder
@@ -30,16 +30,16 @@ def user_folder() -> Path:
 
 def is_writable(folder: Path) -> bool:
     """Return whether this process can write to a folder, or create it."""
-    # Not with Path.exists(), which raises where a folder may not be searched.
+    # Not Path.exists(), which raises PermissionError below some folders.
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _temporary() -> Path | None:
-    """Make a folder that all processes of this user share and only this user can write.
+    """Make a temporary folder for all processes of this user; None if others could write to it.
 
-    It holds compiled code: anyone who could write it could run code as this user.
+    It holds compiled code. Another user who could write to it could run code as this user.
     """
     try:
         parent = Path(tempfile.gettempdir())

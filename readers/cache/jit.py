@@ -1,7 +1,7 @@
 """Decorators of numba with a cache on disk, in a folder named by a hash of the sources.
 
-numba itself notices a change in the file of a function, but not in the files of functions that it
-calls, and would continue to use the old code.
+numba notices a change in the file of a function, but not in the files of other functions that the
+function calls. Without the hash it would use the old code.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from readers.fork_safe_lock import ForkSafeLock
 logger = logging.getLogger(__name__)
 
 _COMPILED_BY_S = 300.0
-"""Seconds that a process waits for another one, which may be stopped, before it compiles."""
+"""Seconds to wait while another process compiles. It may be stopped, so the wait has an end."""
 _SETTING = ForkSafeLock()
-"""Held while numba's setting of the folder, which all threads share, is changed."""
+"""Held while numba's setting of the folder is changed: all threads share the setting."""
 
 
 def source_hash(files: Iterable[Path]) -> str:
@@ -37,23 +37,23 @@ def source_hash(files: Iterable[Path]) -> str:
 
 
 class Jit:
-    """Decorators of functions that numba compiles when they are first called.
+    """Decorators for numba's compilation on the first call.
 
     Parameters
     ----------
     files : iterable of Path
-        All files that contain these functions or their constants.
+        All files with the decorated functions and their constants.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.source_hash = source_hash(files)
-        """Hash of the files, and name of the folder with the code."""
+        """Hash of the files. It names the folder with the compiled code."""
 
     def njit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Compile like ``numba.njit`` with these options; the code runs without the GIL.
 
-        A loop that calls a large function only becomes vectors if that has ``forceinline=True``.
-        ``inline="always"`` saves two atomic operations for each array that is passed on.
+        A loop over calls of a large function is vectorized only if the function has
+        ``forceinline=True``. ``inline="always"`` saves two atomic operations for each array.
         """
         import numba
 
@@ -62,7 +62,7 @@ class Jit:
         return self.cached(partial(numba.njit, nogil=True, **options), function, numba.config)
 
     def cfunc(self, signature: Any) -> Callable[[Callable[..., Any]], Any]:
-        """Compile a function for C immediately, like ``numba.cfunc``."""
+        """Compile a C callback at once, like ``numba.cfunc``."""
         import numba
 
         compiled = partial(numba.cfunc, signature)
@@ -71,10 +71,10 @@ class Jit:
     def cached(
         self, decorator: Callable[..., Any], function: Callable[..., Any], config: Any
     ) -> Any:
-        """Return ``decorator(cache=True)(function)``, with its code in the folder of the sources.
+        """Return ``decorator(cache=True)(function)``, with the compiled code in `folder`.
 
-        `config` has the settings of numba, or of numba-cuda, which has its own. If no folder is
-        writable, each process compiles for itself.
+        `config` is the settings of numba or numba-cuda. If no folder is writable, each process
+        compiles for itself.
         """
         if self.folder is None:
             return decorator()(function)
@@ -89,12 +89,12 @@ class Jit:
     def turn(self) -> Iterator[None]:
         """Wait until no other process compiles in the folder.
 
-        Readers start at the same time and would all compile the same code. Besides, numba may mix
-        up the code for two types of a function that are saved at the same time.
+        Readers start at the same time and would all compile the same code. If two processes save a
+        function for different types at the same time, numba may also mix up the code.
         """
         with ExitStack() as stack:
             if self.folder is not None:
-                with suppress(OSError):  # without a lock each compiles
+                with suppress(OSError):  # without a lock each process compiles
                     stack.enter_context(locked(str(self.folder / "lock"), 0, 1, _COMPILED_BY_S))
             yield
 
@@ -108,7 +108,7 @@ class Jit:
             if _is_writable(shared):
                 return shared
             if found := os.path.isdir(shared):
-                _copy(shared, own)  # numba only reads folders that it can write
+                _copy(shared, own)  # numba reads a folder only if it is writable
         if not _is_writable(own):
             _warn("no folder is writable: each process compiles its kernels again, for 10 to 20 s")
             return None
@@ -126,7 +126,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy a folder unless it was copied before; other processes may do so at the same time."""
+    """Copy a folder unless the copy exists. Several processes may copy at the same time."""
     if os.path.isdir(target):
         return
     with suppress(OSError):
@@ -140,7 +140,7 @@ def _copy(folder: Path, target: Path) -> None:
 
 
 def _warn(message: str) -> None:
-    # Not in reader processes and their fork server, which import the script again.
+    # Only once: reader processes and their fork server import the script again.
     if parent_process() is None and not getattr(current_process(), "_inheriting", False):
         remedy = "set NUMBA_CACHE_DIR to a writable folder that lasts"
         logger.warning("%s: %s", message, remedy)

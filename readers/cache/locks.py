@@ -1,7 +1,7 @@
 """Locks between threads and processes of one machine, on ranges of an empty file.
 
-They belong to the open file description (``F_OFD_SETLK``), so that threads exclude each other, and
-the system releases the locks of a process that is killed.
+They belong to the open file description (``F_OFD_SETLK``). So threads exclude each other, and the
+kernel releases the locks of a killed process.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _LONGEST_SLEEP_S = 0.01
 
 @contextmanager
 def locked(path: str, start: int, nbytes: int, patience_s: float) -> Iterator[None]:
-    """Lock a range of a file, which is created if it is missing.
+    """Lock a range of a file. A missing file is created.
 
     Raises
     ------
     TimeoutError
-        If another thread or process, e.g. a stopped one, holds it for longer than `patience_s`.
+        If another thread or process, e.g. a stopped one, holds the lock longer than `patience_s`.
     OSError
-        If the file cannot be opened, or its file system does not support such locks.
+        If the file cannot be opened, or its file system does not support these locks.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _wait(file, start, nbytes, patience_s)
         try:
             yield
-        finally:  # a child that was forked meanwhile may keep the file open
+        finally:  # closing is not enough: a process forked meanwhile may keep the file open
             _set(file, fcntl.F_UNLCK, start, nbytes)
     finally:
         os.close(file)

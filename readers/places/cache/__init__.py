@@ -1,15 +1,15 @@
 """Cache of byte ranges on local disk, shared by the threads, readers and ranks of a node.
 
-`DiskCache` (disk.py) is what places use; the other modules are its parts. A folder holds:
+Places use `DiskCache` (disk.py); the other modules are its parts. The folder of a cache has:
 
 ``CACHEDIR.TAG``
-    Marks the folder as a cache; a folder with files but without this one is rejected (room.py).
+    Marks the folder as a cache. A folder that has files but lacks this one is rejected (room.py).
 ``locks``
-    Empty; ranges of it are locked, each for a range of one object (locks.py).
+    An empty file. A lock on a range of this file is for a range of an object (locks.py).
 ``usage-{boot}``
-    Bytes that the files in each of the 256 folders take (room.py).
+    Number of bytes that each of the 256 folders takes (room.py).
 ``{2 digits of a hash}/{the other 22}``
-    Blocks of one cell, which is 1 MiB of one object, with their checksums (cells.py).
+    Blocks of one cell, i.e. of 1 MiB of an object, with their checksums (cells.py).
 
-Only hashes of URLs and ETags are stored, beside the bytes themselves.
+URLs and ETags are stored only as hashes.
 """

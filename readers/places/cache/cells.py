@@ -1,12 +1,13 @@
 """Cells: parts of 1 MiB of an object. Each has a file with its stored blocks.
 
-A file begins with an id of the boot of the machine in which it was made, and a table. For each
-block of the cell it has the slot, counted from 1, and a CRC-32; both are 0 for missing blocks.
-Slots of 4 KiB follow, in the order in which blocks were stored. The files are not sparse, because
-file systems count holes in different ways; so the length of a file is its size on disk.
+A file begins with the id of a boot of the machine, and a table. The table has for each block of the
+cell the number of its slot, counted from 1, and its CRC-32; both are 0 for missing blocks. Then
+come slots of 4 KiB, in the order in which blocks were stored. Files are not sparse, because file
+systems count holes in different ways. So the length of a file is its size on disk.
 
-Blocks are entered into the table after their bytes were written, so unfinished blocks of a killed
-process are missing. A power cut may damage files: after a new boot, each read compares the CRCs.
+A block is entered into the table after its bytes were written. So if a process is killed while it
+writes a block, the block is missing. A power cut may damage files: reads after another boot compare
+the CRCs.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 BLOCK = 4 << 10
-"""Whole blocks are fetched. For a window of 450 kB in five rows of tiles, these are 4 % more bytes
-than needed; with blocks of 64 KiB they would be 70 % more."""
+"""Only whole blocks are fetched. For a window of 450 kB in five rows of tiles, this adds 4 % to the
+bytes; blocks of 64 KiB would add 70 %."""
 CELL = 1 << 20
-"""Cells are evicted whole. In larger cells, more useless bytes would stay together with useful
-ones, such as the header of a frame."""
+"""Only whole cells are evicted. Larger cells would keep more useless bytes beside useful ones, such
+as the header of a frame."""
 _ENTRY = np.dtype([("slot", "<u4"), ("crc", "<u4")])
 _TOUCH_S = 60
-"""Seconds between two updates of a file's time of use: each is a write to its inode."""
+"""Seconds between updates of the time of use of a file. Each update writes to its inode."""
 
 Piece: TypeAlias = tuple[int, memoryview]
-"""Position of bytes in an object, and a buffer that has or gets these bytes."""
+"""Position in an object, and a buffer with the bytes from there on, or to be filled with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A part of an object that never changes."""
+    """A part of an object of a certain version, which never changes."""
 
     name: str
     """Path of its file in the folder of the cache."""
@@ -57,9 +58,9 @@ class Cell:
         return (1 + -(-self.nbytes // BLOCK)) * _ENTRY.itemsize
 
     def read(self, folder: str, boot: bytes, start: int, buffer: memoryview) -> list[Piece]:
-        """Fill a buffer with bytes of the cell, and return the parts that are missing.
+        """Fill a buffer with bytes of the cell, and return the missing parts.
 
-        If the file is damaged, it is removed, and all bytes are missing.
+        A damaged file is removed, and then the whole buffer is missing.
         """
         path = f"{folder}/{self.name}"
         try:
@@ -79,7 +80,7 @@ class Cell:
         return gaps
 
     def _read(self, file: int, boot: bytes, start: int, buffer: memoryview) -> list[Piece] | None:
-        """Fill a buffer, and return the parts that are missing; None if the file is damaged."""
+        """Fill a buffer, and return the missing parts; None if the file is damaged."""
         at, gaps = start - self.start, list[Piece]()
         stop = at + len(buffer)
         first, last = at // BLOCK, -(-stop // BLOCK)
@@ -106,13 +107,13 @@ class Cell:
         return gaps
 
     def write(self, file: int, slot: int, data: memoryview) -> None:
-        """Write whole blocks into slots that follow each other, counted from 1."""
+        """Write whole blocks into consecutive slots; `slot` is the first, counted from 1."""
         done = 0
         while done < len(data):
             done += os.pwrite(file, data[done:], self._position(slot) + done)
 
     def enter(self, file: int, slot: int, start: int, data: memoryview) -> None:
-        """Enter blocks that were written into the table."""
+        """Enter written blocks into the table."""
         crcs = _crcs(b"", data, b"")
         entries = np.empty(len(crcs), _ENTRY)
         entries["slot"], entries["crc"] = range(slot, slot + len(crcs)), crcs
@@ -123,7 +124,7 @@ class Cell:
 
 
 def boot_id() -> bytes:
-    """Return an id of this boot of the machine, or if it is unknown, of this process."""
+    """Return an id of this boot of the machine; if it is unknown, an id of this process."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return uuid.UUID(file.read().strip()).bytes[:8]
@@ -132,7 +133,7 @@ def boot_id() -> bytes:
 
 
 def cells(key: str, size: int, start: int, stop: int) -> Iterator[tuple[Cell, int, int]]:
-    """Cut a range of an object at the ends of cells; yield each cell, and start and stop in it.
+    """Split a range of an object at the ends of cells; yield cell, start and stop of each part.
 
     Parameters
     ----------
@@ -159,9 +160,9 @@ def _cell(key: str, size: int, number: int) -> Cell:
 
 
 def was_used_again(status: os.stat_result) -> bool:
-    """Return whether the file of a cell was read later than it was made.
+    """Return whether the file of a cell was read after it was made.
 
-    Its modification time is the time of the last use, and its access time that of its creation.
+    Its modification time is the last use, and its access time is the creation.
     """
     return status.st_mtime - status.st_atime > _TOUCH_S / 2
 
@@ -173,9 +174,9 @@ def _note_use(file: int) -> None:
 
 
 def _runs(slots: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of blocks: missing ones, or blocks in consecutive slots.
+    """Yield the first block, end and first slot of runs of blocks in consecutive slots.
 
-    A run is its first block, its end, and its first slot, which is 0 for missing blocks.
+    Missing blocks are runs, too, with slot 0.
     """
     before, after = slots[:-1], slots[1:]
     ends = np.flatnonzero(after - before != (before != 0)) + 1
@@ -184,9 +185,9 @@ def _runs(slots: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
 
 
 def _crcs(head: bytes | bytearray, part: memoryview, tail: bytes | bytearray) -> list[int]:
-    """Return the CRC-32 of each block of bytes that come in three pieces.
+    """Return the CRC-32 of each block of ``head + part + tail``.
 
-    Head and tail are shorter than a block.
+    `head` and `tail` are shorter than a block.
     """
     inner = range(BLOCK - len(head), len(part), BLOCK)
     found = [crc32(part[: inner.start], crc32(head))]

@@ -1,4 +1,4 @@
-"""DiskCache: reads ranges of objects from local disk, and fetches and stores missing ones."""
+"""DiskCache: reads ranges of objects from local disk; fetches and stores missing ranges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Fetch: TypeAlias = "Callable[[list[tuple[int, int]]], Sequence[ReadableBuffer]]"
-"""Function of ranges of an object, (start, stop), that returns their bytes in the same order."""
+"""Function that returns the bytes of ranges (start, stop) of an object, in the same order."""
 
 LEAST = 4 << 20
 """Smallest size of a cache, in bytes."""
@@ -37,19 +37,19 @@ _PAUSE_S = 60
 class DiskCache:
     """Cache of byte ranges in a folder of a local disk, for all processes of a machine.
 
-    It returns exactly the bytes that `fetch` returned. If several threads and processes need the
-    same bytes, one of them fetches and the others wait. If the disk is full, cannot be written or
-    has no locks, bytes are fetched without the cache, after one warning in the log. A folder that
-    is deleted is made again. Any number of threads may use it. A pickle holds only settings; all
+    It returns exactly the bytes that were fetched. If several threads and processes need the same
+    bytes, one of them fetches and the others wait. If the disk is full, not writable or without
+    locks, bytes are fetched without the cache, after one warning in the log. A deleted folder is
+    made again. Any number of threads may use a cache. A pickle holds only settings, and all
     unpickled copies in a process are one object.
 
     Parameters
     ----------
     folder : str
-        Folder with nothing else in it; created with mode 0700 if it is missing.
+        Folder without other files; created with mode 0700 if it is missing.
     nbytes : int
-        Bytes that the cache may take on disk, over all processes; folders and inodes are not
-        counted. When it is full, files are removed in the order of `room.to_evict`.
+        Maximum number of bytes on disk for all processes, without folders and inodes. A full cache
+        removes files in the order of `room.to_evict`.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class DiskCache:
         return _of_this_process, (self.folder, self.nbytes)
 
     def fill(self, key: str, size: int, pieces: Sequence[Piece], fetch: Fetch) -> None:
-        """Fill buffers, each from its own position; all missing bytes are fetched at once.
+        """Fill buffers, each from its own position. One call of `fetch` gets all missing bytes.
 
         Parameters
         ----------
@@ -87,8 +87,8 @@ class DiskCache:
         pieces : sequence of tuple
             Positions and buffers.
         fetch : callable
-            ``fetch([(start, stop), ...])`` returns the bytes of ranges of the object: whole blocks
-            of 4 KiB, up to the end of the object. Its exceptions are not caught.
+            ``fetch([(start, stop), ...])`` returns the bytes of ranges of the object. The ranges
+            consist of whole blocks of 4 KiB, except at the end of the object.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class DiskCache:
                     self._fetch(key, size, gaps, fetch)
 
     def _take(self, key: str, size: int, pieces: Sequence[Piece]) -> list[Piece]:
-        """Fill buffers from disk; return the parts of them that are missing."""
+        """Fill buffers from disk; return the missing parts."""
         gaps = []
         try:
             for start, buffer in pieces:
@@ -127,11 +127,11 @@ class DiskCache:
 
     @contextmanager
     def _alone(self, key: str, gaps: Sequence[Piece]) -> Iterator[None]:
-        """Lock the blocks from the first gap to the last, so that no other process fetches them."""
+        """Lock the blocks from the first gap to the last, so that others do not fetch them."""
         start = min(first for first, _ in gaps) // BLOCK * BLOCK
         stop = -(-max(first + len(part) for first, part in gaps) // BLOCK) * BLOCK
         text = key.encode("utf-8", "surrogatepass")
-        # Each object has its own range of locks; a collision of hashes would only cost waiting.
+        # Each object has its own range of locks. If two hashes collide, one only waits.
         base = 1 + (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 2)
         with ExitStack() as stack:
             try:
@@ -158,12 +158,12 @@ class DiskCache:
             self._warn(error)
 
     def _warn(self, error: OSError) -> None:
-        """Warn once; a folder that was deleted is made again."""
+        """Warn once. Make a deleted folder again."""
         reason = f"bytes are fetched without the cache {self.folder}: {error}"
         if not os.path.exists(self.folder):
             with suppress(OSError, ValueError):
                 prepare(self.folder)
-                reason = f"the folder of the cache was deleted, and is made again: {self.folder}"
+                reason = f"the deleted folder of the cache was made again: {self.folder}"
         with self._lock:
             warned, self._warned = self._warned, True
         if not warned:
@@ -193,7 +193,7 @@ def _fetched(fetch: Fetch, runs: list[tuple[int, int]]) -> list[Piece]:
     found = [memoryview(data).cast("B") for data in fetch(runs)]
     asked, given = [stop - start for start, stop in runs], [len(data) for data in found]
     if asked != given:
-        raise OSError(f"{sum(given)} bytes came in {len(given)} ranges, expected {sum(asked)}")
+        raise OSError(f"got {sum(given)} bytes in {len(given)} ranges, expected {sum(asked)}")
     return [(start, data) for (start, _), data in zip(runs, found, strict=True)]
 
 

@@ -1,10 +1,10 @@
-"""The folder of a cache: its bytes are counted over all processes, and evicted.
+"""The folder of a cache: counts the bytes of all processes, and evicts files.
 
-A file has a counter for each of 256 folders: the bytes that the files in it take. Counters change
-under a lock, and under the same lock files get their new lengths before they are written. So the
-lengths of the files in a folder include unfinished writes. When the cache is full, folders are
-listed in turn, which corrects their counters, and some of their files are removed. After a restart
-of the machine everything is counted again.
+The folder has 256 subfolders. One file has a counter for each: the bytes that its files take. A
+process that stores blocks first takes a lock, changes the counters, and gives the files their new
+lengths; then it writes without the lock. So lengths include unfinished writes. A full cache lists
+one subfolder after the other, which corrects its counter, and removes some of its files. After a
+restart of the machine everything is counted again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 _FOLDERS = 256
 _NAME = re.compile(r"[0-9a-f]{22}")
 _SAMPLE = 4096
-"""Least number of files to compare before some are evicted, if there are as many."""
+"""Number of files to compare, if there are so many, before some are evicted."""
 _RECENT_NS = 60 * 10**9
-"""Files that were used within this time are evicted last: they may have been read ahead."""
+"""Files used within this time are evicted last, because they may have been read ahead."""
 _PATIENCE_S = 10
-"""Seconds to wait for another process that stores something. Only a full count takes that long."""
+"""Seconds to wait while another process stores blocks. Only a count of all files takes long."""
 
 
 class CellFile(NamedTuple):
-    """File of a cell; sorted by when it was used."""
+    """File of a cell. Files are sorted by their last use."""
 
     used_ns: int
     nbytes: int
@@ -50,14 +50,14 @@ class CellFile(NamedTuple):
 
 
 def prepare(folder: str) -> None:
-    """Make the folder of a cache, or check that it is one.
+    """Make the folder of a cache, or check an existing folder.
 
     Raises
     ------
     ValueError
-        If it has other files, or is a cache of another version.
+        If the folder has other files, or is a cache of another version.
     OSError
-        If it cannot be made or written, or has no locks.
+        If the folder cannot be made or written, or does not support locks.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     others = set(os.listdir(folder)) - {LOCKS}
@@ -70,7 +70,7 @@ def prepare(folder: str) -> None:
         mark = Path(folder, _MARK)
         mark.touch(0o600)
         text = mark.read_text(encoding="ascii", errors="replace")
-        if not text:  # also after a power cut
+        if not text:  # new, or truncated by a power cut
             os.chmod(folder, 0o700)
             mark.write_text(_TEXT, encoding="ascii")
         elif text != _TEXT:
@@ -98,7 +98,7 @@ class Room:
         self._usage = f"{folder}/usage-{boot.hex()}"
 
     def put(self, blocks: Iterable[tuple[Cell, int, memoryview]]) -> None:
-        """Store whole blocks of cells, as far as there is room for them.
+        """Store whole blocks of cells if there is room.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Room:
         Raises
         ------
         OSError
-            If they cannot be written, e.g. because the disk is full.
+            If the blocks cannot be written, e.g. because the disk is full.
         """
         pieces: dict[Cell, list[Piece]] = {}
         for cell, start, data in blocks:
@@ -134,7 +134,7 @@ class Room:
         file = _opened(f"{self._folder}/{cell.name}")
         files.callback(os.close, file)
         status = os.fstat(file)
-        if 0 < status.st_size < cell.table_bytes:  # it was cut off
+        if 0 < status.st_size < cell.table_bytes:  # truncated
             os.ftruncate(file, 0)
         before = -(-max(0, status.st_size - cell.table_bytes) // BLOCK)
         return _Slots(cell, file, status, before, pieces)
@@ -147,10 +147,10 @@ class Room:
             new.cell.write(new.file, slot, data)
             new.cell.enter(new.file, slot, start, data)
             slot += -(-len(data) // BLOCK)
-        os.utime(new.file, ns=(new.status.st_atime_ns, new.status.st_mtime_ns))  # it was not read
+        os.utime(new.file, ns=(new.status.st_atime_ns, new.status.st_mtime_ns))  # this was no read
 
     def _give_back(self, new: Sequence[_Slots]) -> None:
-        """Cut off slots that were not filled, unless there are others after them."""
+        """Remove slots that were not filled, unless other slots follow them."""
         with suppress(OSError), self._counted() as (used, counters):
             now = [(one, os.fstat(one.file)) for one in new]
             last = [one for one, found in now if found.st_nlink and found.st_size == one.end]
@@ -168,7 +168,7 @@ class Room:
                 os.close(file)
 
     def _count(self) -> list[int]:
-        """Count the bytes of the files in each folder, and drop old counts."""
+        """Count the bytes of the files in each folder, and remove counts of earlier boots."""
         for path in Path(self._folder).glob("usage-*"):
             if str(path) != self._usage:
                 path.unlink()
@@ -188,7 +188,7 @@ class Room:
         return found
 
     def _make_room(self, used: array[int], needed: int) -> bool:
-        """Evict files until there is room; return whether there is room."""
+        """Evict files until there is room; return whether this succeeded."""
         first, sample = os.urandom(1)[0], list[CellFile]()
         for turn in range(_FOLDERS):
             folder = (first + turn) % _FOLDERS
@@ -203,7 +203,7 @@ class Room:
         return False
 
     def _evict(self, used: array[int], sample: list[CellFile], needed: int) -> None:
-        """Remove some files of a sample: a fifth, or until there is enough room."""
+        """Remove files of a sample until there is room, at most a fifth of a large sample."""
         most = len(sample) // 5 if len(sample) >= _SAMPLE else len(sample)
         excess = sum(used) - min(self._nbytes - needed, self._nbytes // 100 * 95)
         for one in to_evict(sample)[:most]:
@@ -221,11 +221,11 @@ class _Slots(NamedTuple):
     cell: Cell
     file: int
     status: os.stat_result
-    """Length of the file without the new slots."""
+    """Status of the file before the new slots were added."""
     before: int
     """Number of slots before the new ones."""
     pieces: list[Piece]
-    """Content, whole blocks."""
+    """Content of the new slots, in whole blocks."""
 
     @property
     def begin(self) -> int:
@@ -241,11 +241,11 @@ class _Slots(NamedTuple):
 def to_evict(sample: list[CellFile]) -> list[CellFile]:
     """Return files in the order of eviction.
 
-    An epoch uses each row once, so the bytes that were used last are needed last. Therefore nine
-    bytes in ten are taken from the newest files that were never read again. With a cache that holds
-    half of the rows, 43 % of reads are hits, compared with 14 % if the least recently used files
-    are removed. One byte in ten is taken from these, so that archives that are no longer used make
-    room.
+    An epoch uses each row once, so the most recently used bytes are needed last. Therefore nine
+    bytes in ten are evicted from the newest files that were never read again. With a cache for half
+    of the rows, 43 % of reads are then hits; with eviction of the least recently used files it is
+    14 %. One byte in ten is evicted from the least recently used files, to remove archives that are
+    no longer in use.
     """
     oldest = sorted(sample)
     recent_ns = time.time_ns() - _RECENT_NS
@@ -273,12 +273,12 @@ def _opened(path: str) -> int:
 
 
 def _most(cell: Cell, pieces: Iterable[Piece]) -> int:
-    """Return the largest number of bytes that pieces of a cell may take, rounded up."""
+    """Return an upper limit of the bytes on disk that pieces of a cell add."""
     return cell.table_bytes + sum(len(data) for _, data in pieces) + 2 * BLOCK
 
 
 def _resize(used: array[int], counters: int, lengths: Sequence[tuple[_Slots, int]]) -> None:
-    """Set the lengths of files, after counting their bytes, so that counts are never too small."""
+    """Count the bytes of files, then set their lengths, so that counts are never too small."""
     for one, nbytes in lengths:
         used[int(one.cell.name[:2], 16)] += _on_disk(nbytes) - _on_disk(os.fstat(one.file).st_size)
     os.pwrite(counters, used, 0)
@@ -287,5 +287,5 @@ def _resize(used: array[int], counters: int, lengths: Sequence[tuple[_Slots, int
 
 
 def _on_disk(nbytes: int) -> int:
-    """Return the bytes that a file of a length takes."""
+    """Return the bytes on disk of a file of this length."""
     return -(-nbytes // BLOCK) * BLOCK
