@@ -149,7 +149,7 @@ def _worker_errors() -> Iterator[None]:
         raise WorkerError(f"the executor has lost a worker: {error}") from error
     except CancelledError as error:
         raise WorkerError(
-            "the executor has canceled a task: check that its scheduler is running"
+            "the executor has cancelled a task: check that its scheduler is running"
         ) from error
     except (ImportError, AttributeError) as error:
         reason = "a worker cannot import the package"

@@ -1,4 +1,4 @@
-"""Times as numbers since a date, by the conventions of CF."""
+"""Times as numbers since a date, as in the CF conventions."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _SINCE = re.compile(
     r"(\d{1,4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?(?:\.\d*)?))?)?\s*"
     r"(?:Z|UTC|\+?0?0:?00|([+-])(\d\d?):?(\d\d)?)?"
 )
-"""A date, and perhaps a time and how far the clock is ahead of UTC."""
+"""A date, and maybe a time and an offset from UTC."""
 _GREGORIAN = np.datetime64("1582-10-15", "s")
-"""Start of the Gregorian calendar; earlier dates of the standard calendar are Julian."""
+"""Start of the Gregorian calendar. Earlier dates of the standard calendar are Julian."""
 _MOST = 2**63 - 1
 
 
@@ -52,14 +52,14 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     values : ndarray, shape (n,)
         Integers or floats.
     units : str
-        Unit and date, such as ``hours since 1900-01-01``, in UTC unless it says otherwise.
+        Unit and date, such as ``hours since 1900-01-01``; in UTC by default.
     calendar : str
-        Calendar of CF.
+        Calendar of the CF conventions.
 
     Returns
     -------
     ndarray, shape (n,), datetime64[ns], or None
-        None if the units, the calendar or a time cannot be represented, such as Julian dates.
+        None if the units or the calendar are not supported, or a time is out of range.
     """
     unit, _, since = units.partition(" since ")
     unit = unit.strip().lower()
@@ -68,7 +68,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     if unit not in _NANOSECONDS or found is None or calendar.lower() not in _CALENDARS:
         return None
     year, month, day, hour, minute, second, sign, hours_ahead, minutes_ahead = found.groups()
-    if sign and hour is None:  # perhaps the hour
+    if sign and hour is None:  # ambiguous: the number may be the hour
         return None
     try:
         date = np.datetime64(f"{int(year):04}-{int(month):02}-{int(day):02}", "s")
@@ -76,7 +76,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
         return None
     is_julian = date < _GREGORIAN and calendar.lower() != "proleptic_gregorian"
     if is_julian:
-        if int(year) == 0:  # there is none
+        if int(year) == 0:  # the Julian calendar has no year 0
             return None
         date = _of_julian(int(year), int(month), int(day))
     seconds = 3600 * int(hour or 0) + 60 * int(minute or 0) + float(second or 0)
@@ -88,7 +88,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
     numbers = np.where(missing, 0, values)
     if not np.isfinite(numbers).all():
         return None
-    # Python's integers, which do not overflow; fractions separately, to keep their digits.
+    # Python's integers do not overflow. Fractions are added separately, to keep their digits.
     counts = [start + int(n) * step for n in np.floor(numbers).tolist()]
     if values.dtype.kind == "f":
         rests = np.modf(numbers.astype(np.float64) - np.floor(numbers))[0]
@@ -102,7 +102,7 @@ def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np
 
 
 def _of_julian(year: int, month: int, day: int) -> Any:
-    """Return a date of the Julian calendar, in seconds of the proleptic Gregorian one."""
+    """Convert a date of the Julian calendar to the proleptic Gregorian calendar."""
     month += 12 * (month < 3)
     year -= month > 12
     days = day + (153 * month - 457) // 5 + 365 * year + year // 4 - 719_471

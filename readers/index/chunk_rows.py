@@ -1,4 +1,4 @@
-"""Rows of arrays in chunks, whatever the format: their variables, axes and columns."""
+"""Rows of chunked arrays of any format: variables, axes and columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Variable(Protocol):
 
     @property
     def shown(self) -> str:
-        """Its name, for messages."""
+        """Name for messages."""
         ...
 
     @property
@@ -37,12 +37,12 @@ class Variable(Protocol):
 
     @property
     def dimensions(self) -> tuple[str, ...] | None:
-        """Names of the axes, or None if they have none."""
+        """Names of the axes, or None."""
         ...
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Its attributes."""
+        """Attributes of the variable."""
         ...
 
 
@@ -54,12 +54,12 @@ class Store(Protocol[V]):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Attributes of the whole."""
+        """Attributes of the file or store."""
         ...
 
     @property
     def array(self) -> V | None:
-        """The only variable, if it is the whole store."""
+        """The only variable, if the store is a single array."""
         ...
 
     @property
@@ -80,12 +80,12 @@ class Store(Protocol[V]):
         ...
 
     def line(self, variable: V) -> NDArray[Any]:
-        """Return the elements of a variable with one axis, without those at its end not stored."""
+        """Return the elements of a variable with one axis, without missing ones at its end."""
         ...
 
 
 def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:
-    """Raise ValueError or TypeError for arguments of the wrong kinds."""
+    """Raise ValueError for invalid arguments."""
     if variables is not None and (
         isinstance(variables, str)
         or not isinstance(variables, Sequence)
@@ -102,7 +102,7 @@ def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:
         not isinstance(isel, Mapping) or not all(map(is_integer, isel.values())) or dim in isel
     ):
         raise ValueError(
-            f"isel must map names of other axes than dim to positions, such as {{'level': 3}}, got "
+            f"isel must map names of axes, except dim, to positions, such as {{'level': 3}}, got "
             f"{isel!r}"
         )
     if columns is not None and (
@@ -112,7 +112,7 @@ def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:
     ):
         raise ValueError(
             "columns must map names of columns to arrays or attributes, such as {'time': 'T_OBS'}, "
-            f"and not path, plane and {NOTE}, got {columns!r}"
+            f"without path, plane and {NOTE}, got {columns!r}"
         )
 
 
@@ -124,8 +124,8 @@ def chosen(
         name = store.title
         if variables is not None and tuple(variables) != (name,):
             raise ValueError(
-                f"the root is an array and has no variables, got {tuple(variables)}: leave them "
-                "out, or give the group that the array is in"
+                f"the root is an array, but variables are {tuple(variables)}: leave them out, or "
+                "pass the group of the array as root"
             )
         return {name: store.array}
     if variables is not None:
@@ -154,8 +154,8 @@ def chosen(
         beside = "" if dim is None else f" beside {dim!r}"
         raise ValueError(
             f"no array has two axes{beside}, {'it has ' + shown if shown else 'none is found'}: "
-            "name the axis of the rows by dim= (--dim), positions on others by isel= (--isel), and "
-            "the arrays by variables= if the store cannot be listed"
+            "name the axis of the rows by dim= (--dim), positions on other axes by isel= (--isel), "
+            "and if the store cannot be listed, the arrays by variables="
         )
     return fitting
 
@@ -163,9 +163,9 @@ def chosen(
 def select_axes(
     array: Variable, dim: str | None, isel: Mapping[str, int], *, may_be_constant: bool = False
 ) -> tuple[int | None, ...]:
-    """Return what rows show along each axis, see `ChunkedArray.select`.
+    """Return the selection on each axis, see `ChunkedArray.select`.
 
-    With `may_be_constant` an array without the axis of the rows shows the same in each of them.
+    With `may_be_constant` an array may lack the axis of the rows: all rows get the same values.
 
     Raises
     ------
@@ -176,12 +176,12 @@ def select_axes(
     shape = dict(zip(names, array.shape, strict=True))
     has = f"{array.shown} has the axes " + ", ".join(f"{n} ({k})" for n, k in shape.items())
     if len(shape) < len(names):
-        raise ValueError(f"{has}, of which two have one name")
+        raise ValueError(f"{has}: expected axes with different names")
     for name, position in isel.items():
         if name in shape and not -shape[name] <= position < shape[name]:
             raise ValueError(
-                f"{has}: there is no position {position} on {name!r}; isel counts positions from 0 "
-                f"to {shape[name] - 1}, whatever the coordinates are"
+                f"{has}: there is no position {position} on {name!r}; isel takes positions from 0 "
+                f"to {shape[name] - 1}, not coordinates"
             )
     is_constant = may_be_constant and len(shape.keys() - isel.keys()) == 2
     if dim is not None and dim not in shape and not is_constant:
@@ -203,7 +203,7 @@ def select_axes(
 
 
 def dimension_names(array: Variable, dim: str | None) -> tuple[str, ...]:
-    """Return the names of the axes; without names the first one is that of the rows."""
+    """Return the names of the axes. If they have none, the first is `dim`, the axis of the rows."""
     if array.dimensions is not None:
         return array.dimensions
     names = tuple(f"dim_{axis}" for axis in range(len(array.shape)))
@@ -220,9 +220,9 @@ def check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, int]) -> None:
 
 
 def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
-    """Return the number of rows; ValueError if variables differ in it, or in size, or none has it.
+    """Return the number of rows. Variables without the axis of the rows are the same in each row.
 
-    Variables without the axis of the rows are those of each of them.
+    ValueError if variables differ in the number of rows or in size, or all lack the axis.
     """
     lengths = {one.name: one.num_planes for one in arrays if one.num_planes is not None}
     if dim is not None and not lengths:
@@ -236,7 +236,7 @@ def check_lengths(arrays: Sequence[ChunkedArray], dim: str | None) -> int:
             what = f"length of {dim!r}" if found is lengths else "height and width"
             shown = ", ".join(f"{name!r} {value}" for name, value in found.items())
             raise ValueError(
-                f"the variables of an Index must have one {what}, got {shown}: make an Index "
+                f"the variables of an Index must have the same {what}, got {shown}: make an Index "
                 "of each"
             )
     return next(iter(lengths.values()), 1)
@@ -248,7 +248,7 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     Raises
     ------
     ValueError
-        If the rows of a variable are its columns in another file.
+        If a variable has its image axes in another order in another file.
     """
     found = pa.concat_tables(tables, promote_options="default").combine_chunks()
     check_image_axes(found)
@@ -256,7 +256,7 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def with_rows(arrays: Mapping[str, V], dim: str | None) -> V:
-    """Return the first array that has the axis of the rows, or of which each row has all."""
+    """Return the first array with the axis of the rows, or else the first array."""
     return next(
         (one for one in arrays.values() if dim in dimension_names(one, dim)),
         next(iter(arrays.values())),
@@ -270,7 +270,7 @@ def columns_of(
     columns: Mapping[str, str] | None,
     num_rows: int,
 ) -> dict[str, pa.Array]:
-    """Return columns with a value for each row: the coordinate of the axis, or those named."""
+    """Return columns with a value for each row: the named ones, or the coordinate of the axis."""
     if columns is None:
         one = None if store.array is not None else store.coordinate(array, dim)
         if one is None:
@@ -278,7 +278,7 @@ def columns_of(
         if one.shape != (num_rows,):
             logger.warning(
                 "there is no column %r: the coordinate has shape %s, but there are %d rows; choose "
-                "another one by columns= (--columns)",
+                "another coordinate by columns= (--columns)",
                 *(dim, one.shape, num_rows),
             )
             return {}
@@ -313,10 +313,9 @@ def _column(store: Store[V], array: Variable, name: str, num_rows: int) -> pa.Ar
 
 
 def column_of(store: Store[V], name: str, variable: V) -> pa.Array:
-    """Return a variable with one axis, or none, as a column; values that are not stored are null.
+    """Return a variable with at most one axis as a column. Values that are not stored are null.
 
-    netCDF4-python and xarray show fill values in their place, and mask these if they are
-    `_FillValue`.
+    netCDF4-python and xarray show fill values instead, and mask `_FillValue`.
     """
     found = as_column(name, store.line(variable), variable.attributes)
     missing = math.prod(variable.shape) - len(found)
@@ -341,7 +340,7 @@ def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) ->
             return pa.array(times, mask=missing)
         logger.warning(
             "%r stays a column of numbers, because units %r of calendar %r cannot be decoded: for "
-            "`group` and splits by time, replace the numbers by times, using `with_column`",
+            "`group` and splits by time, replace the numbers by times with `with_column`",
             *(name, units, attributes.get("calendar", "standard")),
         )
     if values.dtype == np.float16:
@@ -352,7 +351,7 @@ def as_column(name: str, values: NDArray[Any], attributes: Mapping[str, Any]) ->
 def _unpacked(
     name: str, values: NDArray[Any], attributes: Mapping[str, Any]
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """Return the values of stored numbers, and which are missing; None if no value says so."""
+    """Return the values of stored numbers, and a mask of missing values, or None."""
     is_number = values.dtype.kind in "iuf"
     packing = packing_of(values.dtype, attributes, repr(name)) if is_number else None
     if packing is None:
@@ -365,7 +364,7 @@ def _unpacked(
 
 
 def with_times(column: pa.Array) -> pa.Array:
-    """Return text as times, if each is one in ISO 8601; else as it is."""
+    """Return text as times if each is a time in ISO 8601; otherwise unchanged."""
     if not pa.types.is_string(column.type) or column.null_count:
         return column
     times = [time_of_text(text) for text in column.to_pylist()]

@@ -1,4 +1,4 @@
-"""The table of a COCO annotation file: boxes and labels of each image."""
+"""The table of a COCO annotation file, with the boxes and labels of each image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LISTS = {
     "annotations": ("image_id", "category_id", "bbox"),
     "categories": ("id",),
 }
-"""Lists of the file, and the fields that their entries need."""
+"""Lists of the file, and required fields of their entries."""
 _LARGEST = sys.float_info.max / 2
 """Largest number in a bbox, so that x + width is finite."""
 
@@ -34,7 +34,7 @@ def coco_table(images: str, annotations: str) -> pa.Table:
     """Return the table of an annotation file, see `readers.index.table.Index.from_coco`."""
     if os.path.isdir(annotations):
         raise ValueError(
-            f"{annotations} is a folder: pass the folder of the images, then the JSON file"
+            f"{annotations} is a folder: pass the folder of the images first, then the JSON file"
         )
     with open(annotations, "rb") as file:
         content = _parsed(annotations, file.read())
@@ -87,7 +87,7 @@ def _parsed(path: str, content: bytes) -> dict[str, Any]:
             if not isinstance(entry, dict):
                 raise ValueError(f"{path}: {name}[{number}] is {entry!r}, expected an object")
             if name == "annotations" and entry.get("iscrowd"):
-                continue  # crowds are left out
+                continue  # left out: a crowd
             for field in fields:
                 if field not in entry:
                     raise ValueError(f"{path}: {name}[{number}] lacks {field!r}")
@@ -95,7 +95,7 @@ def _parsed(path: str, content: bytes) -> dict[str, Any]:
 
 
 def _check_ids(what: str, entries: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ValueError, which names the entry, unless all ids are int64, or all are text."""
+    """Raise ValueError, with the entry, unless all ids are int64, or all ids are text."""
     kind: type | None = None
     for number, entry in enumerate(entries):
         found = entry["id"]
@@ -103,7 +103,7 @@ def _check_ids(what: str, entries: Iterable[Mapping[str, Any]]) -> None:
         kind = kind or type(found)
         if not is_good or type(found) is not kind:
             raise ValueError(
-                f"{what}[{number}] has id {found!r}, expected an integer, or text for all of them"
+                f"{what}[{number}] has id {found!r}, expected an integer, or text in all entries"
             )
 
 
@@ -125,7 +125,7 @@ def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
     (path, count), *_ = Counter(paths).most_common(1)
     if count > 1:
         raise ValueError(f"{count} images have the file {path}")
-    known: dict[str, set[str]] = {}  # one listing is faster than a check of each file
+    known: dict[str, set[str]] = {}  # names in a folder: one listing is faster than many checks
     missing = []
     for path in paths:
         parent, name = os.path.split(path)
@@ -142,7 +142,7 @@ def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _size(number: int, image: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (height, width) of an entry; None if it lacks them."""
+    """Return (height, width) of an entry, or None."""
     height: Any = image.get("height")
     width: Any = image.get("width")
     if height is None and width is None:

@@ -347,7 +347,8 @@ class Column:
         if self.kind == "lists":
             return found.copy()
         # For invalid UTF-8, in a damaged file, the Reader raises an error: there is no such path.
-        return str(found, "utf-8", "replace") if self.kind == "text" else found.tobytes()
+        data = found.tobytes()
+        return data.decode(errors="replace") if self.kind == "text" else data
 
     @property
     def empty(self) -> NDArray[Any]:

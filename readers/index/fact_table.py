@@ -26,7 +26,7 @@ COLUMNS = {
     "file_bytes": "int64",
 }
 """Names and Arrow types of the columns before the header keywords. ``planes`` is the number of
-planes of the image; ``plane`` exists if each plane has a row."""
+planes of an image. ``plane`` exists if each plane has a row."""
 
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 _IN_UTC = "DATE"
@@ -44,7 +44,7 @@ def _scale_of(key: str) -> str:
 
 
 class FactTable:
-    """Metadata of many files, one row each, in the order of `add`.
+    """Metadata of many files, with a row for each, in the order of `add`.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ class FactTable:
 
     Notes
     -----
-    A column has the narrowest type that holds all its values: integer, float (also for integers
-    among floats, if none of them would change), or text. The text ``NaN``, with which files mark a
-    missing number, is null in a column of numbers or times.
+    A column has the narrowest type that holds all its values: integer, float, or text. Integers
+    among floats become floats if none of them changes. Some files mark a missing number by the text
+    ``NaN``: it is null in a column of numbers or times.
 
-    Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and T_END becomes a time in UTC; it
-    may be ISO 8601, or in HMI's format from 1972 on (``2011.02.15_02:00:00_TAI``). It is converted
-    from the time scale of TIMESYS, unless it names its own scale (``Z``, ``_TAI``) or is DATE,
-    which is always in UTC (FITS Standard 4.0, sections 4.4.2.1 and 9.2.1). The scales UTC, TAI, TT,
-    TDB (treated as TT, from which it differs by less than 2 ms) and GPS are converted, others are
-    not. A leap second counts as the second after it, see `readers.leapseconds.utc_nanoseconds`.
+    Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and T_END becomes a time in UTC. The
+    text is ISO 8601, or from 1972 on in HMI's format (``2011.02.15_02:00:00_TAI``). Its time scale
+    is the value of TIMESYS, unless the text ends with a scale (``Z``, ``_TAI``). DATE is always in
+    UTC (FITS Standard 4.0, sections 4.4.2.1 and 9.2.1). The scales UTC, TAI, TT, TDB and GPS are
+    converted, others are not. TDB is treated as TT: they differ by less than 2 ms. A leap second
+    counts as the second after it, see `readers.leapseconds.utc_nanoseconds`.
 
     QUALITY is an unsigned 32-bit integer. FITS can only store it signed, so negative values have
     the highest bit set.
@@ -75,19 +75,19 @@ class FactTable:
         self._names = (*COLUMNS, *keys_to_read(keys))
         self._has_planes = has_planes
         self.not_times: dict[str, tuple[int, str]] = {}
-        """By column: the number of texts that `table` leaves empty because they are not times, or
-        have an unknown time scale, and the first of them."""
+        """By column: number of texts that are not times or have an unknown time scale, and the
+        first of them. In `table` these texts are null."""
         self._rows: list[tuple[Value, ...]] = []
         self._batches: list[list[_Batch]] = []
 
     def add(self, facts: Mapping[str, Value]) -> None:
         """Add a row of `readers.header_scan.file_facts` with the keywords of `keys_to_read`."""
         self._rows.append(tuple(facts[name] for name in self._names))
-        if len(self._rows) == _BATCH_ROWS:  # Arrow takes a fifth of the memory
+        if len(self._rows) == _BATCH_ROWS:  # Arrow needs a fifth of the memory
             self._pack()
 
     def table(self) -> pa.Table:
-        """Return all rows; the column of a keyword that no file has is of type null."""
+        """Return all rows. If no file has a keyword, its column has type null."""
         self._pack()
         found = {
             name: _joined([batch[position] for batch in self._batches])
@@ -110,17 +110,17 @@ class FactTable:
         return pa.table(columns)
 
     def absent(self, table: pa.Table) -> list[str]:
-        """Return the keywords that no file has, not even as text that is not a time."""
+        """Return the keywords that no file has. Invalid times count as values here."""
         names = {key: column_name(key) for key in self.keys}
         without = {name for name in names.values() if table[name].null_count == table.num_rows}
         return [key for key, name in names.items() if name in without - {*self.not_times}]
 
     def not_times_lines(self) -> list[str]:
-        """Return a line for each column of `table` that is left empty for some texts."""
+        """Return a line for each column of `table` with texts that are not times."""
         total = sum(batch[0].count for batch in self._batches)
         return [
-            f"{name}: {count} of {total} values are not ISO 8601 times in UTC, or from 1972 on in "
-            f"TAI, TT, TDB or GPS, and become null, the first: {text!r}"
+            f"{name}: {count} of {total} values become null: they are not ISO 8601 times in UTC, "
+            f"or from 1972 on in TAI, TT, TDB or GPS, the first: {text!r}"
             for name, (count, text) in self.not_times.items()
         ]
 
@@ -136,26 +136,26 @@ def column_name(key: str) -> str:
 
 
 def check_keys(keys: Iterable[str], columns: Iterable[str]) -> None:
-    """Raise ValueError if columns of keywords would clash, or locate the data of rows."""
+    """Raise ValueError if columns of keywords would clash, or would locate the data of rows."""
     others, made = {*COLUMNS, *columns}, [*map(column_name, keys)]
     if twice := sorted({name for name in made if name in others or made.count(name) > 1}):
         raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
     for names in (SPAN, (ETAG,)):
         if set(names) <= others.union(made) and not set(names) <= others:
             raise ValueError(
-                f"columns {' and '.join(names)} locate the data of a row: leave out "
-                f"{' or '.join(map(str.upper, names))}, or add the values with Index.with_column "
+                f"columns {' and '.join(names)} locate the data of a row: leave out the keywords "
+                f"{' or '.join(map(str.upper, names))}, or add their values by Index.with_column, "
                 "under another name"
             )
 
 
 class _Batch:
-    """Some values of a column, in an array for each type, until all values are known."""
+    """Some values of a column, in an array for each type of value."""
 
     def __init__(self, values: Sequence[Value]) -> None:
         self.count = len(values)
         self.arrays: dict[str, pa.Array] = {}
-        """By type: values of this type, with null for the others."""
+        """Values of each type, with null for values of other types."""
         names = {kind.__name__ for kind in {*map(type, values)}} - {_NONE}
         if len(names) == 1:
             with suppress(OverflowError):  # for integers
@@ -168,7 +168,7 @@ class _Batch:
             self.arrays[kind] = pa.array(texts if kind == _HUGE else own, _ARROW[kind])
 
     def has_words(self) -> bool:
-        """Return whether a text is not ``NaN``."""
+        """Return whether there is a text other than ``NaN``."""
         texts = self.arrays.get("str")
         return texts is not None and not all(map(_is_nan, texts.drop_null().to_pylist()))
 
@@ -181,7 +181,7 @@ class _Batch:
     def all(
         self, kinds: Iterable[str], convert: Callable[[Any], Value], kind: pa.DataType
     ) -> pa.Array:
-        """Return the converted values of some types, and null for others."""
+        """Return the converted values of some types, with null for other values."""
         arrays = [
             pa.array([v if v is None else convert(v) for v in array.to_pylist()], kind)
             for name, array in self.arrays.items()
@@ -195,7 +195,7 @@ _ARROW = {"bool": "bool", "int": "int64", "float": "float64", "str": "string", _
 
 
 def _kind(value: Value) -> str:
-    """Return the name of a value's type; integers beyond 64 bits have a separate one."""
+    """Return the name of a value's type. Integers beyond int64 have the name _HUGE."""
     is_huge = type(value) is int and not -(1 << 63) <= value < 1 << 63
     return _HUGE if is_huge else type(value).__name__
 
@@ -205,7 +205,7 @@ def _is_nan(text: str) -> bool:
 
 
 def _joined(batches: list[_Batch]) -> pa.Array:
-    """Concatenate the batches of a column, as the narrowest type that holds all values."""
+    """Concatenate the batches of a column, in the narrowest type that holds all values."""
     kinds = {kind for batch in batches for kind in batch.arrays}
     if kinds > {"str"} and not any(batch.has_words() for batch in batches):
         kinds.remove("str")
@@ -227,14 +227,14 @@ def _bits(column: pa.Array) -> pa.Array:
         return column
     try:
         bits = column.cast(pa.int64())
-    except pa.ArrowInvalid:  # fractions: another instrument's quality
+    except pa.ArrowInvalid:  # fractions: another instrument uses the keyword differently
         return column
     signed = pc.and_(pc.less(bits, 0), pc.greater_equal(bits, -(1 << 31)))
     return pc.if_else(signed, pc.add(bits, 1 << 32), bits)
 
 
 def _scales(column: pa.Array | None, count: int) -> list[str]:
-    """Return the time scale of each row, '' if it has none, from the values of TIMESYS."""
+    """Return the time scale of each row from the values of TIMESYS; '' if there is none."""
     if column is None:
         return [""] * count
     # TT(TAI) is TT as realised by TAI.
@@ -242,7 +242,7 @@ def _scales(column: pa.Array | None, count: int) -> list[str]:
 
 
 def _times(column: pa.Array, scales: Sequence[str]) -> tuple[pa.Array, list[str]]:
-    """Return the times in a column of text, and the texts that are not times in these scales."""
+    """Return text as times in these scales, and the texts that are not times."""
     texts = ("" if text is None or _is_nan(text) else text.strip() for text in column.to_pylist())
     found = [*zip(texts, scales, strict=True)]
     times = [time_of_text(text, scale) for text, scale in found]

@@ -1,4 +1,4 @@
-"""Rows of HDF5 and netCDF4 files: one for each file, or for each position of an axis in each."""
+"""Rows of HDF5 and netCDF4 files: one for each file, or one for each position on an axis."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def file_tables(
     ImportError
         If h5py is not installed.
     OSError
-        If remote storage does not answer: all other files would wait as long.
+        If remote storage does not answer: each other file would wait as long.
     ValueError
-        If a column has the name of one of the files.
+        If a column has the name of a column of `files`.
     """
     for number, path in enumerate(files["path"].to_pylist()):
         try:
@@ -129,7 +129,7 @@ def _table_of(
 
 
 def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes]:
-    """Return the note of each row: that of the chunks that it can need."""
+    """Return the note of each row, which describes the chunks of the row."""
     if num_planes is None:
         return [packed([for_plane(one, None) for one in arrays])]
     notes: list[bytes] = []
@@ -147,13 +147,13 @@ def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes
 
 
 def _scalar(file: Hdf5File, variable: Hdf5Variable, name: str) -> pa.Array:
-    """Return the one value of a variable or attribute of a file, as a column."""
+    """Return a variable or attribute with one value as a column."""
     one = file.get(name)
     if one is not None:
         if one.shape not in ((), (1,)):
             raise ValueError(
-                f"{name!r} has shape {one.shape}, expected one value: name an axis by dim= for a "
-                "row of each of its positions"
+                f"{name!r} has shape {one.shape}, expected one value: name an axis by dim= to make "
+                "a row for each of its positions"
             )
         return column_of(file, name, one)
     for attributes in (variable.attributes, file.attributes):

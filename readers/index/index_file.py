@@ -1,8 +1,8 @@
 """Index files, Parquet or Arrow, and temporary Arrow files of columns for reader processes.
 
-An Arrow file opens at once, whatever its number of rows, as it is memory-mapped. The Index was
-checked when it was saved, and a note says so in the metadata of the first batch of rows. A table
-that another program reads and writes again loses the note, and is checked like any other.
+An Arrow file is memory-mapped, so it opens at once for any number of rows. A note in the metadata
+of the first batch of rows says that the Index was checked when it was saved. If another program
+reads the file and writes it again, the note is lost, and the table is checked again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 INDEX_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of Index files."""
 _BATCH_BYTES = 512 << 20
-"""Size of a batch of rows. Writing copies one batch at a time; opening reads a little of each
-batch, which takes some ms from a disk."""
+"""Size of a batch of rows. Writing copies one batch at a time. Opening reads a little of each
+batch, which takes some ms on a disk."""
 _NOTE = b"dali-pipelines Index"
 _VERSION = 3
 """Version of Arrow files. Files of other versions are read like those of other programs."""
 
 
 def read_index_file(path: str | os.PathLike[str]) -> pa.Table | ArrowFile:
-    """Return the table of a file, not checked, or an Arrow file that `write_index_file` made.
+    """Return the unchecked table of a file, or an Arrow file that `write_index_file` made.
 
     Raises
     ------
@@ -57,11 +57,11 @@ def read_index_file(path: str | os.PathLike[str]) -> pa.Table | ArrowFile:
             return ArrowFile.open(name) or _read(name)
         import pyarrow.parquet as pq
 
-        os.stat(name)  # for a missing file: pyarrow's message is the bare name
+        os.stat(name)  # for the message about a missing file, which is unclear in pyarrow
         return pq.read_table(name)
     except (ValueError, KeyError, NotImplementedError, OSError) as error:
         if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
-            raise  # the file cannot be opened; all other errors mean bad content
+            raise  # the file cannot be opened; other errors mean bad content
         if name.endswith(".csv"):
             raise ValueError(f"{name}: a catalogue is read by Index.scan") from None
         raise ValueError(
@@ -75,7 +75,7 @@ def write_index_file(
 ) -> None:
     """Write the table of an Index, all or nothing, see `readers.index.table.Index.save`.
 
-    `digest` returns the digest of the table; it is called only if the file needs one.
+    `digest` returns the digest of the table. It is called only if the file needs a digest.
     """
     name = os.fspath(path)
     if not name.endswith(INDEX_SUFFIXES):
@@ -91,7 +91,7 @@ def write_index_file(
 
             pq.write_table(table, partial)
         os.replace(partial, target)
-    except OSError as error:  # may lack the file's name, e.g. on a full disk
+    except OSError as error:  # may lack the name of the file, e.g. on a full disk
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(error.errno, reason, name) from error
     finally:
@@ -104,7 +104,7 @@ class ArrowFile:
     """An open file that `write_index_file` or `store_columns` made."""
 
     table: pa.Table
-    """Memory-mapped: only used parts are read."""
+    """Memory-mapped, so only used parts are read."""
     digest: str
     """See `readers.index.schema.digest`; empty for columns that are not an Index."""
     batch_rows: int
@@ -124,7 +124,7 @@ class ArrowFile:
         Raises
         ------
         ValueError, KeyError, NotImplementedError, OSError
-            If it is not an Arrow file, damaged or truncated; the OSError has no errno.
+            If it is not an Arrow file, is damaged, or is truncated. The OSError has no errno.
         """
         shared = SharedFile(open(path, "rb", buffering=0), os.path.abspath(path))  # noqa: SIM115
         reader, address = _mapped(shared)
@@ -145,7 +145,7 @@ class ArrowFile:
     def column(self, name: str, dtype: str | None = None) -> Column:
         """Locate a column of numbers, large_string, large_binary or large_list for readers.
 
-        `dtype` replaces the type of the values: `store_columns` writes the bits of any type.
+        `dtype` is the type of the values if it differs from the type of the column, see `_bits`.
         """
         chunks, kind = self.table[name].chunks, self.table[name].type
         buffers = [chunk.buffers() for chunk in chunks]
@@ -182,12 +182,12 @@ def _dtype_of(kind: pa.DataType) -> str:
 
 
 def _read(path: str) -> pa.Table:
-    """Read an Arrow file that `write_index_file` did not make into memory, and validate it fully.
+    """Read an Arrow file of another program into memory, and validate it fully.
 
     Raises
     ------
     ValueError, KeyError, NotImplementedError, OSError
-        As `ArrowFile.open`.
+        As in `ArrowFile.open`.
     """
     with pa.OSFile(path) as file:
         table = pa.ipc.open_file(file).read_all()
@@ -198,11 +198,10 @@ def _read(path: str) -> pa.Table:
 def _write(table: pa.Table, path: str, digest: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
-    Paths become large_string, bytes large_binary, lists large_list, HDUs and planes int64. The
-    values below nulls are those that reader processes use for null: the empty path, no bytes, -1,
-    NaN.
+    Paths become large_string, bytes large_binary, lists large_list, HDUs and planes int64. Below
+    each null is the value that reader processes use for it: an empty path, no bytes, -1 or NaN.
     """
-    table = table.unify_dictionaries()  # a file has only one dictionary for each column
+    table = table.unify_dictionaries()  # a file has one dictionary for each column
     kinds = {True: pa.large_string(), False: pa.int64()}
     located = {
         name: kinds[is_text]
@@ -253,7 +252,7 @@ def _columns(stored: pa.Schema) -> list[list[str]]:
 
 
 def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    """Return a column in one piece, with the value that readers take for null below each null."""
+    """Return a column in one piece, with the value for readers below each null."""
     array = pa.concat_arrays(column.cast(field.type).chunks)
     fillers = {
         pa.large_string(): "",
@@ -283,7 +282,7 @@ def reader_columns(
 ) -> dict[str, Column | FrameColumn]:
     """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
 
-    If the table is mapped from a file, columns that need no conversion stay there.
+    If the table is mapped from a file, columns that need no conversion stay in the file.
     """
     known = schema.part_names(table)
     for part in parts:
@@ -339,27 +338,27 @@ def _frame_column(name: str, column: pa.ChunkedArray) -> FrameColumn:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Columns of a table for readers: in its file if they need no conversion, else converted."""
+    """Columns of a table for readers: in its file if possible, otherwise converted."""
 
     table: pa.Table
     file: ArrowFile | None
 
     def of_type(self, name: str, kind: str) -> Values | Column:
-        """Return a column of text, bytes or int64; readers see the value below a null."""
+        """Return a column of text, bytes or int64. Readers see the value below a null."""
         column = self.table[name]
         if self.file and column.type == kind:
             return self.file.column(name)
         return column.cast(kind)
 
     def versions(self, path: str) -> dict[str, Values | Column]:
-        """Return the columns of ETag and length for one of paths, if there are both."""
+        """Return the columns of ETag and length for a column of paths, if both exist."""
         etag, nbytes = schema.version_columns(path)
         if not schema.holds_versions(self.table, etag, nbytes):
             return {}
         return {etag: self.of_type(etag, "large_string"), nbytes: self.of_type(nbytes, "int64")}
 
     def for_tensor(self, name: str) -> Values | Column:
-        """Return a column of numbers; TypeError like `schema.numbers`."""
+        """Return a column of numbers. TypeError as in `schema.numbers`."""
         column = self.table[name]
         is_float = pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
         is_ns = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
@@ -383,17 +382,18 @@ class _Found:
 def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
     """Write columns of equal length to a temporary file without a name.
 
-    It disappears with the last process that has it open, however that ends.
+    The kernel deletes it when the last process that has it open ends, even by a kill.
 
     Parameters
     ----------
     columns : mapping of str to array
-        NumPy's of any numbers, shape (rows,) or (rows, ...), or PyArrow's as in `ArrowFile.column`.
+        NumPy arrays of numbers, shape (rows,) or (rows, ...); or PyArrow arrays of the types of
+        `ArrowFile.column`.
 
     Raises
     ------
     OSError
-        If there is no room; it names the folder.
+        If the disk is full. It names the folder.
     """
     dtypes = {
         name: f"{column.shape[1:]}{column.dtype.str}" if column.ndim > 1 else column.dtype.str
@@ -415,7 +415,7 @@ def store_columns(columns: Mapping[str, Values]) -> dict[str, Column]:
 
 
 def _bits(numbers: NDArray[Any]) -> pa.Array:
-    """Return the bits of numbers as unsigned integers; a list for each row of several."""
+    """Return the bits of numbers as unsigned integers; several numbers of a row as a list."""
     flat = np.ascontiguousarray(numbers).reshape(-1).view(f"u{numbers.dtype.itemsize}")
     if numbers.ndim == 1:
         return pa.array(flat)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ReadAll = Callable[[Callable[["Row"], Any], Sequence["Row"]], Iterable[Any]]
-"""Function that calls a function for each of some rows, and yields the results in order."""
+"""Function that yields ``function(row)`` for each row, in order."""
 
 _FITS = (b"SIMPLE  =", b"\x1f\x8b")
 
 
 def checked_keys(keys: Sequence[str]) -> list[str]:
-    """Return keywords in capitals; ValueError if they are not a sequence of texts."""
+    """Return keywords in capitals. ValueError if they are not a sequence of str."""
     wanted = [*keys]
     if isinstance(keys, str) or not all(isinstance(key, str) for key in wanted):
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
@@ -91,7 +91,7 @@ def with_keywords(
 
 
 def each_image(columns: Columns) -> tuple[list[Row], pa.Array]:
-    """Return a row for each distinct image, and the image's number for each row of the Index."""
+    """Return a row for each distinct image, and the number of the image of each row."""
     images: dict[Hashable, int] = {}
     numbers: list[int] = []
     rows: list[Row] = []
@@ -142,11 +142,11 @@ def _keywords_of(
 def _log_missing(
     facts: FactTable, columns: pa.Table, bad: Sequence[ReadError], *, inherit: bool
 ) -> None:
-    """Log a warning for images that cannot be read, and for each keyword without values."""
+    """Log a warning for unreadable images, and for each keyword without values."""
     if bad:
-        message = "%d of %d images cannot be read and have no keywords, the first: %s"
+        message = "%d of %d images cannot be read, so they have no keywords, the first: %s"
         logger.warning(message, len(bad), columns.num_rows, printable(bad[0]))
-    remedy = "" if inherit else "; if it is in the header of HDU 0, use with_keys, inherit=True"
+    remedy = "" if inherit else "; if the header of HDU 0 has it, use with_keys, inherit=True"
     for key in facts.absent(columns):
         logger.warning("key %s has no value in the header of any image%s", key, remedy)
     for line in facts.not_times_lines():

@@ -45,9 +45,9 @@ def most_items(column: pa.ChunkedArray) -> int:
 
 
 def width_of(name: str, column: pa.ChunkedArray) -> int | None:
-    """Return k of a column of lists of lists of k numbers, 1 if all are empty; None for numbers.
+    """Return k for a column of lists of lists of k numbers; None for lists of numbers.
 
-    TypeError if k differs, or nulls are inside the lists.
+    1 if all lists are empty. TypeError if k differs, or nulls are inside the lists.
     """
     widths = set[int]()
     for chunk in column.chunks:
@@ -58,7 +58,7 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
             nulls += items.flatten().null_count
         if nulls:
             raise TypeError(
-                f"column {name!r} is {column.type} and has nulls inside its lists: fill them"
+                f"column {name!r} is {column.type} and has nulls inside its lists: fill the nulls"
             )
     if len(widths) > 1:
         raise TypeError(
@@ -72,7 +72,7 @@ def width_of(name: str, column: pa.ChunkedArray) -> int | None:
 
 
 def are_plain(column: pa.ChunkedArray) -> bool:
-    """Return whether lists contain numbers, or lists of k numbers, and no null."""
+    """Return whether lists hold numbers, or lists of k numbers, without null."""
     item = column.type.value_type
     number = item.value_type if pa.types.is_fixed_size_list(item) else item
     if not is_number(number) or column.null_count:
@@ -85,7 +85,7 @@ def are_plain(column: pa.ChunkedArray) -> bool:
 
 
 def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
-    """Return a column of lists of numbers, or of lists of k numbers; null becomes empty.
+    """Return a column of lists of numbers, or of lists of k numbers. Null becomes an empty list.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def lists_of(name: str, column: pa.ChunkedArray) -> pa.LargeListArray:
 
 
 def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any] | Sequence[Any]]]:
-    """Return whether these are arrays of shape (n, k), or empty sequences, for each row."""
+    """Return whether the values are arrays of shape (n, k), or empty sequences."""
     if not isinstance(values, Sequence):
         return False
     others = [value for value in values if not _is_array(value)]
@@ -117,7 +117,7 @@ def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any] | Sequence[A
 
 
 def holds_lists_of_arrays(values: object) -> TypeGuard[Sequence[Sequence[Any] | None]]:
-    """Return whether these are lists of arrays of shape (n, k), or of empty ones, for each row."""
+    """Return whether the values are lists of arrays of shape (n, k) or empty sequences."""
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         return False
     lists = [value for value in values if value is not None and not _is_empty(value)]
@@ -129,7 +129,7 @@ def holds_lists_of_arrays(values: object) -> TypeGuard[Sequence[Sequence[Any] | 
 
 
 def column_of_lists(name: str, values: Sequence[Sequence[Any] | None]) -> pa.Array:
-    """Return lists of arrays of shape (n, k), for the frames of each row, as a column."""
+    """Return a column with a list of arrays of shape (n, k) in each row, one for each frame."""
     lists = [() if value is None else value for value in values]
     items = column_of_arrays(name, [() if one is None else one for each in lists for one in each])
     offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
@@ -148,7 +148,7 @@ def _is_empty(value: object) -> bool:
 
 
 def column_of_arrays(name: str, values: Sequence[NDArray[Any] | Sequence[Any]]) -> pa.Array:
-    """Return arrays of shape (n, k), or empty ones, as a column of lists of lists of k numbers.
+    """Return arrays of shape (n, k), or empty arrays, as a column of lists of lists of k numbers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Paths and URLs of rows: ranges of numbers in them, checks, and their folders."""
+"""Paths and URLs of rows: checks, folders, and ranges of numbers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from readers.places.urls import LONGEST, ORDINARY, URL, check_url, is_url
 
 
 def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
-    """Return whether a column has paths: of samples, or of other files, as ``mask_path``."""
+    """Return whether a column has paths: of samples, or of other files, such as ``mask_path``."""
     named = name == "path" or name.startswith(PART) or name.endswith(OTHER_PATH)
     return named and holds_text(column)
 
 
 def _paths_in(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Return the paths in a column, also those in lists, as for the frames of a video; or None."""
+    """Return the paths in a column, also in a column of lists (for frames of a video), or None."""
     if holds_paths(name, column):
         return column
     kind = column.type
@@ -51,7 +51,7 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
             is_url = pc.match_substring_regex(paths, URL.pattern)
-            if not name.endswith(OTHER_PATH):  # other columns belong to the user
+            if not name.endswith(OTHER_PATH):  # such a column may have another meaning
                 check_urls(paths.filter(is_url))
             whole = pc.or_(whole, is_url)
             paths = paths.cast(pa.large_string())
@@ -96,14 +96,14 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
 
 def _folder(path: str) -> str:
     """Return the absolute path or URL of a folder, with a slash at its end."""
-    if not path:  # e.g. an unset variable; it would mean the current folder
+    if not path:  # e.g. from an unset variable: not the current folder
         raise ValueError("expected a folder or URL, got '': pass '.' for the current folder")
     check_path(path)
     return f"{path.rstrip('/')}/" if is_url(path) else os.path.join(os.path.abspath(path), "")
 
 
 def holds_urls(table: pa.Table) -> bool:
-    """Return whether a row has a URL in place of a path, also of a part or a mask."""
+    """Return whether a row has a URL as a path, also for a part or a mask."""
     columns = (_paths_in(name, table[name]) for name in table.column_names)
     return any(
         pc.any(pc.match_substring(column, "://")).as_py()
@@ -113,18 +113,18 @@ def holds_urls(table: pa.Table) -> bool:
 
 
 def begins_with_urls(table: pa.Table) -> bool:
-    """Return whether the first row has a URL in place of a path, also of a part or a mask."""
+    """Return whether the first row has a URL as a path, also for a part or a mask."""
     return holds_urls(table.slice(0, 1))
 
 
 def whole(path: str) -> str:
-    """Return a path made absolute, or a URL; ValueError as of `check_path`."""
+    """Return an absolute path, or a URL unchanged. ValueError as in `check_path`."""
     check_path(path)
     return path if is_url(path) else os.path.abspath(path)
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError for a name that is not UTF-8, or for an unsupported URL."""
+    """Raise ValueError for a name that is not UTF-8, or an unsupported URL."""
     if is_url(path):
         check_url(path)
     if not path.isascii():
@@ -154,9 +154,9 @@ _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def expanded(text: str) -> list[str]:
-    """Return the texts that a text with ranges such as ``{00..12}`` means.
+    """Replace ranges of numbers such as ``{00..12}`` by each number; return all texts.
 
-    Numbers have as many digits as the first one of their range.
+    Numbers have as many digits as the first number of their range.
     """
     found = _BRACES.search(text)
     if found is None:

@@ -25,7 +25,7 @@ _JSON = (".json", ".jsonl", ".ndjson", ".manifest")
 _TEXT = "text"
 """Column of transcripts."""
 _NAMES = {"audio_filepath": "path", "audio_file": "path", "offset": "start", "sentence": _TEXT}
-"""Our columns by their names in manifests."""
+"""Columns of an Index, by their names in manifests."""
 
 
 def with_sound_facts(
@@ -37,9 +37,9 @@ def with_sound_facts(
 ) -> pa.Table:
     """Return a table with ``rate``, ``channels``, ``duration`` and ``format`` of its recordings.
 
-    Rows that cannot be read are left out, which the log counts. A column ``duration`` of the table,
-    of parts of recordings, is kept where it has a value. With `trim_db` recordings are decoded, and
-    ``start`` and ``duration`` become those of the parts of `nonsilent_part`.
+    Rows that cannot be read are left out, and the log counts them. Values in an existing column
+    ``duration`` are kept: rows may be parts of recordings. With `trim_db` recordings are decoded,
+    and ``start`` and ``duration`` are those of `nonsilent_part`.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def with_sound_facts(
         starts, durations = zip(*(part for _, part in found if part is not None), strict=True)
         table = schema.with_column(table, "start", pa.array(starts, pa.float64()))
         duration = pa.array(durations, pa.float64())
-    elif "start" in table.column_names:  # a part reaches to the end where no duration is given
+    elif "start" in table.column_names:  # without a duration, a part ends with its recording
         starts = pc.coalesce(table["start"].cast(pa.float64()), 0.0)
         duration = pc.max_element_wise(pc.subtract(duration, starts), 0.0)
     if trim_db is None and "duration" in table.column_names:
@@ -70,7 +70,7 @@ def with_sound_facts(
 
 
 def _facts(row: Row, trim_db: float | None) -> tuple[SoundFacts, tuple[float, float] | None]:
-    """Return the facts of a recording, and start and duration of the part that is not silent."""
+    """Return the facts of a recording, and start and duration of its part that is not silent."""
     return sound_facts(row), None if trim_db is None else nonsilent_part(row, trim_db)
 
 
@@ -78,7 +78,7 @@ def _facts(row: Row, trim_db: float | None) -> tuple[SoundFacts, tuple[float, fl
 
 
 def is_manifest(path: str) -> bool:
-    """Return whether `manifest_table` reads this, by its name or as a folder of Kaldi."""
+    """Return whether `manifest_table` reads a path: it is a folder of Kaldi, or by its suffix."""
     return path.endswith((".tsv", *_JSON)) or os.path.isfile(os.path.join(path, "wav.scp"))
 
 
@@ -108,12 +108,12 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
             "-t utf-8"
         ) from None
     if not found:
-        raise ValueError(f"{path}: expected a row for each recording, it has none")
+        raise ValueError(f"{path}: expected a row for each recording, got none")
     return _table(path, found, root)
 
 
 def _table(path: str, rows: list[dict[str, Any]], root: str) -> pa.Table:
-    """Return the table of rows that have a path; ``start`` is 0 where only a duration is given."""
+    """Return the table of rows with a path. ``start`` is 0 in rows that have only a duration."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns: dict[str, Any] = {
         "path": schema.text_column(whole(_below(root, row["path"])) for row in rows)
@@ -177,10 +177,10 @@ def _tsv(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _named(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with our names of columns; ValueError if it names no recording."""
+    """Return a row with the columns of an Index. ValueError if it names no recording."""
     named = {_NAMES.get(name, name): value for name, value in row.items()}
     if len(named) < len(row):
-        raise ValueError(f"{where}: several names of one column: {', '.join(row)}")
+        raise ValueError(f"{where}: two of these names mean one column: {', '.join(row)}")
     if not isinstance(named.get("path"), str) or not named["path"]:
         raise ValueError(f"{where}: expected audio_filepath or path, it has {', '.join(row)}")
     for name in {"start", "duration"} & named.keys():
@@ -189,15 +189,15 @@ def _named(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
-    """Yield the utterances of a folder of Kaldi: wav.scp, and segments, text and utt2spk if any."""
+    """Yield the utterances of a folder of Kaldi, from wav.scp, segments, text and utt2spk."""
     paths = _texts(os.path.join(folder, "wav.scp"))
     for name, path in paths.items():
         if not path:
             raise ValueError(f"{folder}/wav.scp: {name} has no path")
         if path.endswith("|") or path.startswith("|"):
             raise ValueError(
-                f"{folder}/wav.scp: {name} is the output of a command ({path[:60]}): write it to a "
-                "file, and name this"
+                f"{folder}/wav.scp: {name} is the output of a command ({path[:60]}): write the "
+                "output to a file, and put the path of the file there"
             )
     more = {
         column: _texts(os.path.join(folder, name))
@@ -217,7 +217,7 @@ def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
                 ) from None
             if recording not in paths:
                 raise ValueError(f"{segments}: recording {recording} is not in wav.scp")
-            # As in Kaldi, -1 is the end of the recording.
+            # -1 is the end of the recording in Kaldi.
             duration = None if stop == -1 else round(stop - start, 6)
             yield {
                 "utterance": utterance,
@@ -235,11 +235,11 @@ def _of(more: Mapping[str, Mapping[str, str]], utterance: str) -> dict[str, str 
 
 
 def _texts(path: str) -> dict[str, str]:
-    """Return the rest of each line by its first word; ValueError if a word comes twice."""
+    """Return the rest of each line by its first word. ValueError for the same word twice."""
     found: dict[str, str] = {}
     for name, rest in _pairs(path):
         if name in found:
-            raise ValueError(f"{path}: {name} comes twice: give each utterance a name of its own")
+            raise ValueError(f"{path}: {name} occurs twice: each utterance needs its own name")
         found[name] = rest
     return found
 

@@ -1,4 +1,4 @@
-"""Arrow tables of an Index: checks, and columns as NumPy arrays."""
+"""Tables of an Index: checks, and columns as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from readers.messages import did_you_mean, printable
 logger = logging.getLogger(__name__)
 
 _SEARCHED = 10_000
-"""Number of rows in which files that several HDUs share are looked for."""
+"""Number of rows that `warn_of_shared_files` searches."""
 _CHUNK_ROWS = 1 << 16
-"""Maximum number of strings that are Python objects at the same time: some 10 MB of paths."""
+"""Number of strings to convert from Python objects at a time: some 10 MB of paths."""
 
 
 def checked(table: pa.Table) -> pa.Table:
     """Check a table and return it in the form of an Index, see `readers.index.table.Index`."""
     if not isinstance(table, pa.Table):
         raise TypeError(
-            f"an Index is made from a pyarrow.Table, got {type(table)}: pass pyarrow.table(dict), "
-            "pyarrow.Table.from_pandas(frame), or a path to Index.scan"
+            f"an Index needs a pyarrow.Table, got {type(table)}: pass pyarrow.table(dict) or "
+            "pyarrow.Table.from_pandas(frame); for a path use Index.scan"
         )
     check_distinct(table)
     table = without_views(table)
@@ -62,7 +62,7 @@ def checked(table: pa.Table) -> pa.Table:
 
 
 def check_distinct(table: pa.Table) -> None:
-    """Raise ValueError if several columns have one name."""
+    """Raise ValueError if two columns have the same name."""
     if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
         raise ValueError(
             f"the table has several columns {', '.join(map(repr, twice))}: rename all but one, "
@@ -71,7 +71,7 @@ def check_distinct(table: pa.Table) -> None:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return the table with string and binary for views, as PyArrow cannot take rows of views."""
+    """Return the table with views as string or binary: PyArrow cannot take rows of views."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for number, field in enumerate(table.schema):
         if (kind := plain.get(field.type)) is not None:
@@ -80,7 +80,7 @@ def without_views(table: pa.Table) -> pa.Table:
 
 
 def part_names(table: pa.Table) -> tuple[str, ...]:
-    """Return the names of the parts, if a sample consists of several files."""
+    """Return the names of the parts of a sample; () if a sample is one file."""
     return tuple(
         name.removeprefix(PART)
         for name in table.column_names
@@ -91,12 +91,12 @@ def part_names(table: pa.Table) -> tuple[str, ...]:
 def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Yield the columns that locate the files of rows and parts, and whether each is text.
 
-    Paths are text; the others are whole numbers, see `LOCATING`.
+    Paths are text; other columns are whole numbers, see `LOCATING`.
     """
     known = set(table.column_names)
     for suffix in _suffixes(parts):
         yield f"path{suffix}", True
-        # A column `offset` without `nbytes` belongs to the user.
+        # A column `offset` without `nbytes` has another meaning.
         span = {f"offset{suffix}", f"nbytes{suffix}"}
         absent = set() if span <= known else span
         for number in LOCATING:
@@ -109,7 +109,7 @@ def _suffixes(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
-    """Return the columns of offset and length for a column like ``mask_path``; () without them."""
+    """Return the columns of offset and length for a column such as ``mask_path``, or ()."""
     stem = path.removesuffix(OTHER_PATH)
     names = stem + OFFSET, stem + NBYTES
     return names if stem != path and set(names) <= set(table.column_names) else ()
@@ -171,13 +171,13 @@ def _common_folder(table: pa.Table) -> str:
         for chunk in table[name].chunks if is_text else ():
             present = chunk.filter(pc.not_equal(chunk, ""))  # a missing part
             ends.update(pc.min_max(present).as_py().values())
-    # Also for URLs, so not by commonpath.
+    # Not commonpath, because of URLs.
     prefix = os.path.commonprefix([end for end in ends if end is not None])  # noqa: RUF071
     return prefix[: prefix.rfind("/") + 1]
 
 
 def _corners(table: pa.Table) -> list[tuple[str, str]]:
-    """Return the columns of the corners of windows, both or none, with their type."""
+    """Return the two columns of the corners of windows with their type; [] if there are none."""
     kinds = [table[name].type for name in ("y", "x") if name in table.column_names]
     for is_kind, kind in ((pa.types.is_integer, "int64"), (pa.types.is_floating, "float64")):
         if len(kinds) == 2 and all(map(is_kind, kinds)):
@@ -193,7 +193,7 @@ def _corners_of(chunk: pa.Array, kind: str) -> NDArray[Any]:
 
 
 def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
-    """Return a column of texts; an iterator is consumed in chunks."""
+    """Return a column of texts. An iterator is converted in chunks."""
     kind, texts = pa.large_string(), iter(texts)
     chunks = iter(lambda: pa.array(list(islice(texts, _CHUNK_ROWS)), kind), pa.array([], kind))
     return pa.chunked_array(chunks, kind)
@@ -202,14 +202,14 @@ def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
 def _texts(
     column: pa.ChunkedArray, skip: int = 0
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-    """Yield the chunks of a column of text, without the first bytes of each text; null is empty.
+    """Yield the chunks of a column of text, each as n + 1 offsets and the UTF-8 of all texts.
 
-    A chunk is n + 1 offsets, and the UTF-8 of all texts.
+    The first `skip` bytes of each text are left out. Null is an empty text.
     """
     for chunk in column.chunks:
         text = chunk.cast(pa.large_string()).fill_null("")
         if skip:
-            # binary_slice would be natural, but fails on short values.
+            # Not binary_slice, which fails on short values.
             text = pc.binary_replace_slice(text.cast(pa.large_binary()), 0, skip, b"")
         _, offsets, blob = text.buffers()
         stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
@@ -231,7 +231,7 @@ def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _check_spans(table: pa.Table) -> None:
-    """Raise ValueError if a row has only one of offset and length, or its file ends before."""
+    """Raise ValueError for a row with only one of offset and length, or beyond its file."""
     pairs = [span_columns(table, name) for name in table.column_names]
     ends = [*_suffixes(part_names(table))]
     for names in pairs + [(f"offset{end}", f"nbytes{end}") for end in ends]:
@@ -247,9 +247,9 @@ def _check_spans(table: pa.Table) -> None:
             stops = pc.add(table[f"offset{end}"], table[f"nbytes{end}"])
             if wrong := pc.sum(pc.greater(stops, table[f"file_bytes{end}"])).as_py():
                 raise ValueError(
-                    f"{wrong} rows end after the end of their files: 'offset{end}' and "
-                    f"'nbytes{end}' are the first byte and length of a row in a file of "
-                    f"'file_bytes{end}'; rename them if they have another meaning"
+                    f"{wrong} rows end after the end of their files: a row begins at byte "
+                    f"'offset{end}' and has 'nbytes{end}' bytes, and its file has "
+                    f"'file_bytes{end}' bytes; rename these columns if they have another meaning"
                 )
 
 
@@ -260,17 +260,17 @@ def whole_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return a numeric column, shape (rows,); times as nanoseconds, empty floats as NaN.
+    """Return a numeric column, shape (rows,), with times as nanoseconds, and null floats as NaN.
 
-    For lists of a fixed length, without null, it has the shape (rows, length).
+    For lists of a fixed length, without null, the shape is (rows, length).
 
     Raises
     ------
     TypeError
-        If it is not numeric (bool, integer, float or time), or has empty rows that cannot become
-        NaN.
+        If the column is not numeric (bool, integer, float or time), or has null in rows that are
+        not floats.
     ValueError
-        As of `as_nanoseconds`.
+        As in `as_nanoseconds`.
     """
     if _is_vector(column):
         items = numbers(name, pc.list_flatten(column))
@@ -279,18 +279,18 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     if not is_numeric(column.type):
         raise TypeError(
             f"column {name!r} is {column.type}; only numbers and times can be tensors: a Loader "
-            "looks up others by row"
+            "looks up other columns by row"
         )
     if column.null_count and not pa.types.is_floating(column.type):
         raise TypeError(
-            f"column {name!r} is {column.type} and has {column.null_count} empty rows: "
-            "fill them, or make it floating (empty becomes NaN)"
+            f"column {name!r} is {column.type} and has {column.null_count} empty rows: fill in "
+            "values, or convert it to floats (empty rows become NaN)"
         )
     return np.asarray(column.to_numpy())
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Return a table with a column, which replaces one of the same name."""
+    """Return the table with a column, which replaces a column of the same name."""
     kept = table.drop_columns([name]) if name in table.column_names else table
     return kept.append_column(name, values)
 
@@ -310,7 +310,7 @@ def _is_vector(column: pa.ChunkedArray) -> bool:
 
 
 def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
-    """Return a column of times as integers, others unchanged. ValueError if a time does not fit."""
+    """Return times as int64 nanoseconds, other columns unchanged. ValueError on overflow."""
     if not is_time(column.type):
         return column
     try:
@@ -318,7 +318,7 @@ def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
     except pa.ArrowInvalid as error:
         raise ValueError(
             f"column {name!r} must have times from 1677 to 2262, the range of 64-bit nanoseconds "
-            f"since 1970: leave out rows with others, or convert it to numbers ({error})"
+            f"since 1970: leave out other rows, or convert the column to numbers ({error})"
         ) from error
 
 
@@ -339,8 +339,8 @@ def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 _OF_CLASSES = (
-    "Index.from_class_folders, and dali-pipelines index --class_folders, make label and class_name "
-    "from folders of classes, and Index.with_column adds your own labels"
+    "Index.from_class_folders and dali-pipelines index --class_folders make label and class_name "
+    "from class folders; Index.with_column adds your own labels"
 )
 
 
@@ -359,7 +359,7 @@ def check_column(table: pa.Table, name: str) -> None:
 
 
 def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str) -> None:
-    """Log a warning if one HDU of another file is read for several HDUs of a row's file.
+    """Log a warning if several HDUs of a file share one image of another file, such as a mask.
 
     Parameters
     ----------
@@ -368,9 +368,9 @@ def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str)
     column : str
         Column of the other file.
     taken : str
-        The image of it that is read, for the message.
+        Name of the image in the other file, for the message.
     setting : str
-        The setting of its HDU, for the message.
+        Name of the setting for its HDU, for the message.
     """
     if "hdu" not in table.column_names:
         return
@@ -380,8 +380,8 @@ def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str)
         first = hdus.setdefault((path, other), hdu)
         if other is not None and first != hdu:
             logger.warning(
-                "HDUs %s and %s of %s share one image, %s of %s: if each has its own, set %s to "
-                "the EXTNAME of these images, and each row takes the one with its EXTVER",
+                "HDUs %s and %s of %s share one image, %s of %s: if each has its own image, set %s "
+                "to the EXTNAME of these images: then each row takes the image with its EXTVER",
                 *(first, hdu, printable(path), taken, printable(other), setting),
             )
             return
@@ -403,7 +403,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def holds_versions(table: pa.Table, etag: str, file_bytes: str) -> bool:
-    """Return whether columns of these names, if any, have versions and lengths of files."""
+    """Return whether these columns exist, and hold versions and lengths of files."""
     if not {etag, file_bytes} <= set(table.column_names):
         return False
     return holds_text(table[etag]) and pa.types.is_integer(table[file_bytes].type)

@@ -1,4 +1,4 @@
-"""Tables as text and HTML, to look at an Index."""
+"""Tables as text and HTML, for the display of an Index."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from readers.index.arrow import pa
 from readers.messages import printable
 
 _ROWS = 5
-"""Number of rows to show at the beginning, and at the end."""
+"""Number of rows to show at the beginning and at the end."""
 _WIDTH = 32
 """Maximum number of characters of a cell."""
 _COLUMNS = 10
-"""Maximum number of columns to name below the table because they do not fit."""
+"""Maximum number of names of columns that do not fit."""
 _LINE = 120
-"""Number of characters of a line; columns that do not fit are only named."""
+"""Number of characters of a line. Columns that do not fit are only named."""
 _GAP = "..."
 
 
 def as_text(table: pa.Table) -> str:
-    """Return the first and last rows, aligned, below the number of rows."""
+    """Return the number of rows, and the first and last rows as aligned text."""
     names, rows = [*map(_cell, table.column_names)], _rows(table)
     cells = [names, *([*map(_cell, row)] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -52,7 +52,7 @@ def as_html(table: pa.Table) -> str:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the rows as Python values; as NumPy values if Python has none, e.g. nanoseconds."""
+    """Return the rows as Python values, or as NumPy values if needed, e.g. for nanoseconds."""
     return [*zip(*map(_values, table.columns), strict=True)]
 
 
@@ -87,7 +87,7 @@ def _readable(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _names(note: Any) -> Any:
-    """Return the names of the arrays that bytes describe; anything else as it is."""
+    """Return the names of the arrays in a note; other values unchanged."""
     try:
         return ", ".join(unpacked(note)) if isinstance(note, bytes) else note
     except ValueError:
@@ -95,7 +95,7 @@ def _names(note: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as short text; a long one, such as a path, loses its beginning."""
+    """Return a value as short text. A long text, such as a path, loses its beginning."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     text = f"{value:.6g}" if isinstance(value, float) else printable(value)

@@ -11,19 +11,19 @@ from readers.messages import printable
 logger = logging.getLogger(__name__)
 
 HIDDEN = "files and folders with names that begin with a dot"
-"""Reason for hidden files that systems and editors make: ``._a.jpg``, ``.ipynb_checkpoints``."""
+"""Reason for hidden files, e.g. ``._a.jpg`` of macOS and ``.ipynb_checkpoints`` of Jupyter."""
 
 
 @dataclass
 class Skipped:
-    """Counts of the entries left out, by reason, with the first example of each."""
+    """Counts of the entries left out, by reason, with the first example of each reason."""
 
     counts: dict[str, tuple[int, str]] = field(default_factory=dict)
     rejected: list[tuple[str, str]] = field(default_factory=list)
-    """Each entry that cannot be read, with the reason."""
+    """Name and error of each entry that cannot be read."""
 
     def add(self, reason: str, example: str, count: int = 1) -> None:
-        """Count `count` entries; `example` is the first of them."""
+        """Count entries. `example` is the first of them."""
         known, first = self.counts.get(reason, (0, example))
         self.counts[reason] = known + count, first
 
@@ -33,7 +33,7 @@ class Skipped:
         self.rejected.append((name, str(error)))
 
     def add_all(self, other: Skipped) -> None:
-        """Add the counts of another container."""
+        """Add the counts of another object."""
         self.rejected += other.rejected
         for reason, (count, example) in other.counts.items():
             self.add(reason, example, count)
@@ -52,7 +52,7 @@ class Skipped:
 
 
 def notes_or_null(column: str, found: Iterable[bytes | OSError | None]) -> list[bytes | None]:
-    """Return the values of a column of notes; null for unreadable files, which the log counts."""
+    """Return a column of notes, null for unreadable files. The log counts these files."""
     skipped, notes = Skipped(), list[bytes | None]()
     for each in found:
         if isinstance(each, OSError):

@@ -19,7 +19,7 @@ from readers.places.urls import is_url
 def scanned_table(data: Data, suffixes: tuple[str, ...], places: Places) -> pa.Table:
     """Return the table of files, objects or tars, see `readers.index.table.Index.scan`.
 
-    Index files and catalogues are not allowed.
+    Index files and catalogues are rejected.
     """
     tars = Tar(image_suffixes=suffixes)
     are_tars, data = peeked(data)
@@ -40,7 +40,7 @@ def scanned_table(data: Data, suffixes: tuple[str, ...], places: Places) -> pa.T
 
 
 def path_table(paths: Iterable[str]) -> pa.Table:
-    """Return a table with one row per path."""
+    """Return a table with a row for each path."""
     return pa.table({"path": schema.text_column(paths)})
 
 
@@ -50,5 +50,5 @@ def csv_table(path: str | os.PathLike[str]) -> pa.Table:
     if "path" not in table.column_names:
         raise ValueError(f"{os.fspath(path)}: expected a column 'path', got {table.column_names}")
     if not table.num_rows:
-        raise ValueError(f"{os.fspath(path)}: expected a row for each image, but it has none")
+        raise ValueError(f"{os.fspath(path)}: expected a row for each image, got none")
     return table

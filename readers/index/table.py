@@ -1162,11 +1162,14 @@ class Index:
         return None if number is None else int(number)
 
     def _value(self, name: str, row: int) -> Any:
-        if name not in self.table.column_names:
-            return None
         if self._file is not None:
-            self._file.file.check()
-        return self.table[name][row].as_py()
+            return getattr(self._rows.row(row), name)
+        return self.table[name][row].as_py() if name in self.table.column_names else None
+
+    @cached_property
+    def _rows(self) -> Columns:
+        """Rows of a mapped Index. Unlike PyArrow, Columns check the offsets of a damaged file."""
+        return self.columns()
 
     # ---- From other Indexes ----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Read CSV files; columns stay text if numbers would lose information."""
+"""CSV files. Columns stay text if a conversion to numbers would lose information."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from readers.index.list_columns import is_number
 
 _BOM = b"\xef\xbb\xbf"
 _NOT_DECIMAL = r"^[+-]?0([0-9]+|[xX].*)$"
-"""Integers with leading zeros, and hexadecimal ones, which PyArrow would convert."""
+"""Integers with leading zeros, and hexadecimal integers. PyArrow would convert them."""
 _LONG_INTEGER = r"^[+-]?[0-9]{16,}$"
 """Integers that may change as floats."""
 _LONG_EXPONENT = r"[eE][+]?[0-9]{3,}$"
-"""Numbers that may be too large for floats, and names such as 12E4567."""
+"""Numbers that may be too large for floats, or names such as 12E4567."""
 _PATH = re.compile(r"path|path_.*|.*_path")
 """Columns of the Index that are always paths."""
 _NUMBERS = frozenset(("hdu", "plane", "offset", "nbytes", "y", "x"))
 """Columns of the Index that are always numbers, even with leading zeros."""
 _BLOCK_NBYTES = 64 << 20
-"""Bytes that PyArrow parses at a time, and the longest row; PyArrow's default is 1 MiB."""
+"""Bytes that PyArrow parses at a time, and limit for a row. PyArrow's default is 1 MiB."""
 
 
 def read_csv(path: str | os.PathLike[str]) -> pa.Table:
     """Read a CSV file in UTF-8, also a gzipped one, whose first row names the columns.
 
-    Lines above it that begin with ``#`` are comments. Columns are integers, floats, bools, dates,
-    times or text, as PyArrow infers them, but stay text if numbers would lose information, see
-    `loses`. Columns of paths (``path``, ``mask_path``, ...) are text; ``y``, ``x``, ``hdu`` and the
-    like are numbers.
+    Lines before it that begin with ``#`` are comments. PyArrow infers the types of the columns:
+    integers, floats, bools, dates, times or text. They stay text if numbers would lose information,
+    see `loses`. Columns of paths (``path``, ``mask_path``, ...) are text. ``y``, ``x``, ``hdu``,
+    ``plane``, ``offset`` and ``nbytes`` are numbers.
 
     Raises
     ------
     OSError
         If it cannot be opened.
     ValueError
-        If it is empty or not UTF-8, a row has more or fewer values than the first one, a quoted
-        value has no end, or two columns have one name. The message names the file and the line.
+        If it is empty or not UTF-8, a row has more or fewer values than the first row, a quote is
+        not closed, or two columns have the same name. The message has the file and the line.
     """
     import pyarrow.csv as pacsv
 
@@ -62,7 +62,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
             convert_options=options,
         )
 
-    if b'"' in content:  # PyArrow accepts stray quotes, and joins the rows between them
+    if b'"' in content:  # PyArrow accepts unmatched quotes, and joins the rows between them
         _check_rows(name, content, comments)
     try:
         table = read()
@@ -94,9 +94,9 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
 def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Return whether converting texts to this type of numbers would lose information.
 
-    Integers with leading zeros or in hexadecimal lose their spelling, long integers among floats
-    their last digits, and numbers such as 1e400 become infinite. Other decimal numbers lose
-    nothing. A column with only NA would become empty.
+    Integers lose leading zeros or a hexadecimal form, long integers among floats lose their last
+    digits, numbers such as 1e400 become infinite, and a column with only NA becomes empty. Other
+    decimal numbers lose nothing.
     """
     texts = pc.utf8_trim_whitespace(texts)
     if pa.types.is_null(kind):
@@ -117,7 +117,7 @@ def _may_lose(kind: pa.DataType) -> bool:
 
 
 def _content(name: str) -> tuple[bytes, int]:
-    """Return a file without the comments at its start, and the number of their lines."""
+    """Return a file without the comments at its start, and their number of lines."""
     try:
         with gzip.open(name) if name.lower().endswith(".gz") else open(name, "rb") as file:
             content = file.read().removeprefix(_BOM)
@@ -141,17 +141,17 @@ def _content(name: str) -> tuple[bytes, int]:
 
 
 def _check_rows(name: str, content: bytes, comments: int) -> None:
-    """Raise ValueError for the first row with another number of values than the header."""
+    """Raise ValueError for a row with more or fewer values than the header."""
     rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     first, start = None, comments + 1
-    limit = csv.field_size_limit(sys.maxsize)  # of the whole process, as masks are long
+    limit = csv.field_size_limit(sys.maxsize)  # for long masks; it is a setting of the process
     try:
         for row in rows:
             first = first or row
             if row and len(row) != len(first):
                 raise ValueError(
                     f"{name}, line {start}: expected {len(first)} values, one for each column, got "
-                    f"{len(row)}: complete the row, and put values with commas in quotes"
+                    f"{len(row)}: correct the row; put values with commas in quotes"
                 )
             start = comments + rows.line_num + 1
     except csv.Error as error:

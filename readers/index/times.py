@@ -1,4 +1,4 @@
-"""Conversion of times and durations for the methods of an Index to nanoseconds."""
+"""Conversion of times and durations to nanoseconds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from astropy.units import Quantity
 
 UTC = ("", "UTC", "UT", "GMT")
-"""Names of UTC in astropy, its default time scale."""
-# Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
+"""Names of UTC, the default time scale."""
+# Years that fit into 64 bits of nanoseconds: NumPy overflows without an error.
 _TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _TAI = "_TAI"
 _JSOC_DAY = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_")
@@ -31,9 +31,9 @@ _AHEAD_OF_TAI = {
 
 
 def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = False) -> int:
-    """Return a duration in nanoseconds; only a `signed` one may be negative.
+    """Return a duration in nanoseconds; negative only if `signed`.
 
-    ValueError if it is not a duration, or longer than 9e9 s.
+    ValueError if it is not a duration, or is longer than 9e9 s.
     """
     from astropy import units
 
@@ -67,8 +67,8 @@ def times_of(
 def time_of_text(text: str, scale: str = "") -> int | None:
     """Return a time in UTC, in nanoseconds since 1970; None if the text is not a time.
 
-    Text is ISO 8601 in this time scale, in UTC if it ends with ``Z``, or in TAI if it ends with
-    ``_TAI``; or in the form of JSOC, ``2011.02.15_02:00:00_TAI``.
+    The text is ISO 8601, or has the form of JSOC, ``2011.02.15_02:00:00_TAI``. It is in UTC if it
+    ends with ``Z``, in TAI if it ends with ``_TAI``, and otherwise in this time scale.
     """
     if text.endswith(_TAI):
         text, scale = _JSOC_DAY.sub(r"\1-\2-\3T", text.removesuffix(_TAI)), "TAI"
@@ -104,7 +104,7 @@ def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
         raise ValueError(
             f"column {name!r} of {catalogue} must have times from 1678 to 2261, the range of "
             f"64-bit nanoseconds since 1970, but row {wrong[0]} has {times[wrong[0]].isot}: leave "
-            "out the rows of others"
+            "out rows with other times"
         )
     months = 12 * (found["year"] - 1970) + found["month"] - 1
     days = months.astype("M8[M]").astype("M8[D]") + (found["day"] - 1)

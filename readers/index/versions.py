@@ -1,4 +1,4 @@
-"""Add the versions of remote objects: columns of their ETags and lengths."""
+"""Versions of remote objects: columns of ETags and lengths."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_versions(table: pa.Table, storage: Storage) -> pa.Table:
 
 
 def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column of paths, null for files and for objects with a known version."""
+    """Return a column of paths, with null for files, and for objects with a known version."""
     etag, nbytes = schema.version_columns(name)
     paths = table[name].cast(pa.large_string())
     asked = pc.match_substring_regex(paths, URL.pattern)
@@ -63,7 +63,7 @@ def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _looked_at(urls: list[str], storage: Storage) -> dict[str, Listed | None]:
-    """Return the objects of URLs; None for unreadable ones, which the log counts."""
+    """Return the objects of URLs; None for an unreadable object. The log counts these."""
     found: dict[str, Listed | None] = {}
     bad: list[OSError | ValueError] = []
     submit, at_once = threads_of(storage).submit, 4 * storage.concurrency
@@ -73,13 +73,13 @@ def _looked_at(urls: list[str], storage: Storage) -> dict[str, Listed | None]:
         objects = [one.result() for one in waiting]
         errors = [one for one in objects if not isinstance(one, Listed)]
         if len(errors) == len(some) and all(map(is_of_store, errors)):
-            raise errors[0]  # the same error for all others
+            raise errors[0]  # the other URLs would fail as well
         bad += errors
         noted = (one if isinstance(one, Listed) else None for one in objects)
         found |= zip(some, noted, strict=True)
     if bad:
         logger.warning(
-            "%d of %d objects cannot be read and have no version, the first: %s",
+            "%d of %d objects cannot be read, so they have no version, the first: %s",
             *(len(bad), len(urls), printable(bad[0])),
         )
     return found

@@ -1,4 +1,4 @@
-"""Videos in an Index: facts and packets of each file, and rows for their clips."""
+"""Videos in an Index: facts and packets of each file, and rows for clips."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_video_facts(
 ) -> pa.Table:
     """Return a table with the facts of `readers.index.table.Index.scan_videos`.
 
-    Rows that cannot be read are left out, which the log counts. ReadError if none can be read.
+    Rows that cannot be read are left out, and the log counts them. ReadError if all are.
     """
     table, found = with_facts(table, rows, video_packets, "videos", num_threads, progress)
     streams = [one.stream for one in found]
@@ -57,7 +57,7 @@ def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None
     step = _step(clip.frames * clip.stride if every is None else every)
     if NOTE not in table.column_names:
         raise ValueError(
-            f"each_clip needs an Index of videos with a column {NOTE!r}: make it by "
+            f"each_clip needs an Index of videos with a column {NOTE!r}: make the Index by "
             "Index.scan_videos"
         )
     if FRAME in table.column_names:
@@ -84,7 +84,7 @@ def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None
 
 
 def _step(every: Any) -> int | float:
-    """Return the frames between clips, or as a float the seconds; ValueError if it is neither."""
+    """Return the step between clips: an int of frames, or a float of seconds, else ValueError."""
     if is_integer(every, 1):
         return int(every)
     if isinstance(every, str) and (found := _SECONDS.fullmatch(every)) and float(found[1]) > 0:
@@ -93,12 +93,12 @@ def _step(every: Any) -> int | float:
 
 
 def _firsts(packets: Packets, last: int, step: int | float) -> list[int]:
-    """Return the first frames of clips, of which `last` is the last possible one."""
+    """Return the first frames of clips. `last` is the last possible first frame."""
     if isinstance(step, int):
         starts = range(0, last + 1, step)
         return [*starts] if starts[-1] == last else [*starts, last]
     times: NDArray[np.float64] = packets.all_times()[: last + 1]
-    # Times are rounded to the ticks of the stream: a frame may come a little early.
+    # Times are rounded to the ticks of the stream, so a frame may be a little early.
     wanted = np.arange(0, times[-1] + step / 1e3, step)
     found = np.searchsorted(times, wanted - step / 1e3)
     return np.unique(np.append(found[found <= last], last)).tolist()

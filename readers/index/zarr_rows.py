@@ -1,4 +1,4 @@
-"""Rows of Zarr stores: one for each position of an axis, with columns of coordinates."""
+"""Rows of Zarr stores: one for each position on an axis, with columns of coordinates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from readers.places.urls import is_url
 logger = logging.getLogger(__name__)
 
 _LOOKED_FOR = 10_000
-"""Chunks of an array that are looked for at most, spread evenly."""
+"""Maximum number of chunks of an array to look for, spread evenly."""
 
 
 def zarr_table(
@@ -100,17 +100,17 @@ def _table_of(
 
 
 def _check_consolidated(store: ZarrStore, arrays: Sequence[ChunkedArray]) -> None:
-    """Raise ValueError if the consolidated metadata describe other arrays than there are."""
+    """Raise ValueError if the consolidated metadata differ from the metadata of the arrays."""
     for one in arrays:
         if difference := difference_of(store.places, store.root, one):
             raise ValueError(
-                f"the consolidated metadata of {one.name!r} are out of date, consolidate them "
-                f"again: {difference}"
+                f"the consolidated metadata of {one.name!r} are out of date ({difference}): "
+                "consolidate them again"
             )
 
 
 def _count_missing(root: str, array: ChunkedArray) -> None:
-    """Log how many chunks that rows need have no file."""
+    """Log the number of required chunks without a file."""
     grid = [
         range(selected // chunk, selected // chunk + 1)
         if selected is not None and selected != ROW
@@ -126,7 +126,7 @@ def _count_missing(root: str, array: ChunkedArray) -> None:
         missing += stored is None or not os.path.exists(joined(root, stored.key))
     if missing:
         logger.warning(
-            "%s: %d of the %d chunks of %r that were looked for have no file, and are read as the "
-            "fill value %s; if the store was copied in part, copy it again",
+            "%s: %d of %d examined chunks of %r have no file, and are read as the fill value %s; "
+            "if the store was only copied in part, copy it again",
             *(printable(root), missing, looked, array.name, array.fill_value),
         )

@@ -73,4 +73,4 @@ class Place(Protocol):
 
 def too_short(end: int, nbytes: int, start: int) -> ValueError:
     """Return the error for a place that ends at `end`, too early for `nbytes` from `start` on."""
-    return ValueError(f"the file ends at byte {end}, expected {nbytes} bytes from byte {start} on")
+    return ValueError(f"the file ends at {end}, expected {nbytes} bytes from {start} on")

@@ -1,1 +1,1 @@
-"""Cutouts of a catalogue: the images that show its positions, and the pixels of these."""
+"""Cutouts: the images that show the objects of a catalogue, and their pixel positions."""

@@ -73,7 +73,7 @@ class Cutouts:
         return pixel_pair("size", self.size)
 
     def check(self, objects: Objects) -> None:
-        """Raise KeyError if the catalogue lacks a column that is needed or shall be kept."""
+        """Raise KeyError if the catalogue lacks a required column."""
         objects.check(list(self.columns or ()))
         for names, is_given in zip((self._pixels, self._sky), self._given, strict=True):
             if is_given:
@@ -91,7 +91,7 @@ class Cutouts:
 
     @property
     def _given(self) -> tuple[bool, bool]:
-        """Whether columns of pixels, and of positions on the sky, were named."""
+        """Whether the user named columns of pixels, and columns of positions on the sky."""
         return self._pixels != (Cutouts.x, Cutouts.y), self._sky != (Cutouts.ra, Cutouts.dec)
 
     def apply(
@@ -101,9 +101,9 @@ class Cutouts:
         progress: Progress = iter,
         places: Places = LOCAL,
     ) -> tuple[pa.Table | None, SkippedObjects]:
-        """Return the table of the cutouts, or None if there are none, and the objects left out.
+        """Return the table of the cutouts, or None if there are none; and the objects left out.
 
-        `progress` wraps the list of the images that are opened, e.g. tqdm; `places` finds them.
+        `progress` wraps the list of the opened images, e.g. tqdm.
         """
         self.check(objects)
         table, bad_files = (table, {}) if self.hdus is None else with_hdus(table, self.hdus, places)
@@ -135,7 +135,7 @@ class Cutouts:
         return made, SkippedObjects.of(why, bad, hint)
 
     def _where(self, objects: Objects) -> str:
-        """Return the ranges of the positions, which show hours, radians or swapped columns."""
+        """Return the ranges of the positions: they reveal hours, radians and swapped columns."""
         ranges = []
         for name in self._sky:
             degrees = objects.degrees(name)
@@ -161,15 +161,15 @@ class Cutouts:
         return has_position, sky_pairs(ra, dec, names, images, self.shape, progress)
 
     def _uses_pixels(self, objects: Objects, names: Named | None, images: Images) -> bool:
-        """Return whether the catalogue has pixels of images, not positions on the sky."""
+        """Return whether to use pixels of images, not positions on the sky."""
         if self._given == (False, True) or not objects.has(self._pixels):
             return False
         if names is None and len(images.images) > 1:
             if objects.has(self._sky) and self._given != (True, False):
                 return False
             raise ValueError(
-                f"{objects.name} has pixels {self.x!r} and {self.y!r}, but no column 'path' that "
-                f"names the image of each, of {len(images.images)} images"
+                f"{objects.name} has pixels {self.x!r} and {self.y!r}, but there are "
+                f"{len(images.images)} images: add a column 'path' with the image of each object"
             )
         if names is not None:
             names.check_unique(objects, images)
@@ -178,7 +178,7 @@ class Cutouts:
     def _why_not(
         self, has_position: NDArray[np.bool_], names: Named | None, pairs: Pairs
     ) -> NDArray[np.object_]:
-        """Return the reason why an object is on no image."""
+        """Return for each object the reason why it is on no image."""
         why = np.full(len(has_position), _ON_NONE, object)
         if names is not None:
             why[~np.isin(names.groups, names.of_images)] = (
@@ -191,7 +191,7 @@ class Cutouts:
 
     @property
     def _at_edge(self) -> str:
-        """Reasons why an object near an image makes no row."""
+        """Reason why an object at the edge of an image makes no row."""
         window = "{}x{}".format(*self.shape)
         if self.outside == "shift":
             return f"beside an image, or on one that is smaller than the window of {window}"
@@ -214,13 +214,13 @@ def cutout_table(
 def _kept_columns(
     objects: Objects, images: Images, columns: Sequence[str] | Mapping[str, str] | None
 ) -> pa.Table:
-    """Return the columns of the catalogue that rows shall get, and `ROW`."""
+    """Return the columns of the catalogue to keep, and `ROW`."""
     if "offset" in images.table.column_names:
-        raise ValueError("the images are in containers, but cutouts need files: unpack them")
+        raise ValueError("the images are in containers, but cutouts need files: unpack the images")
     if clashes := {*CORNERS, ROW} & set(images.table.column_names):
         raise ValueError(
             f"the images already have columns {', '.join(sorted(clashes))}, which cutouts add: "
-            "rename or drop them"
+            "rename or drop these columns"
         )
     kept = objects.kept(columns, without=naming_columns(objects, images))
     taken = {*images.table.column_names, *CORNERS, ROW, "path", "hdu", "plane"}
@@ -228,8 +228,8 @@ def _kept_columns(
         renamed = columns if isinstance(columns, Mapping) else {}
         old = next((old for old, new in renamed.items() if new in twice), twice[0])
         raise ValueError(
-            f"{objects.name} has columns {', '.join(twice)}, which images or windows have, too: "
-            "set columns= to the columns to keep, as a mapping to rename them, e.g. "
+            f"{objects.name} has columns {', '.join(twice)}, and so have the images or windows: "
+            "set columns= to the columns to keep, or to a mapping that renames them, e.g. "
             f"{{{old!r}: 'catalogue_{old}'}}"
         )
     columns_of = dict(zip(kept.column_names, kept.columns, strict=True))
@@ -237,7 +237,7 @@ def _kept_columns(
 
 
 def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:
-    """Return the rows of the pairs that are kept; there must be at least one."""
+    """Return the rows of the pairs to keep, at least one."""
     made = np.flatnonzero(corners.kept)
     rows, places = _rows_of(images, pairs.images[made])
     made = made[places]
@@ -253,7 +253,7 @@ def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa
 def _rows_of(
     images: Images, of_pairs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row numbers of the table of images, one for each pair and plane, and their pairs."""
+    """Return a row of the table of images for each pair and plane, and the pair of each."""
     starts = np.searchsorted(of_pairs, images.numbers, "left")
     counts = np.searchsorted(of_pairs, images.numbers, "right") - starts
     rows = np.repeat(np.arange(len(images.numbers)), counts)
@@ -265,12 +265,12 @@ def _rows_of(
 
 
 class Corners(NamedTuple):
-    """First row and column of windows in images, and whether they are kept; shape (n,) each."""
+    """First row and column of windows in images, and masks of windows; shape (n,) each."""
 
     y: NDArray[np.int64] | NDArray[np.float64]
-    """First row, counted from 0, even if it is outside; exact with `subpixel`."""
+    """First row, counted from 0. It may be outside the image, and a fraction with `subpixel`."""
     x: NDArray[np.int64] | NDArray[np.float64]
-    """First column, as `y`."""
+    """First column, like `y`."""
     overlaps: NDArray[np.bool_]
     """Whether the window shows a part of the image."""
     kept: NDArray[np.bool_]
@@ -285,7 +285,7 @@ def corners_of(
     *,
     subpixel: bool,
 ) -> Corners:
-    """Return the corners of windows with positions in their middle.
+    """Return the corners of windows that are centred on positions.
 
     Parameters
     ----------
@@ -296,17 +296,17 @@ def corners_of(
     size : (int, int)
         Height and width of all windows.
     outside : {"reject", "fill", "shift"}
-        Keep windows that are wholly inside, that overlap the image, or whose position is on it.
+        Windows to keep: wholly inside the image, overlapping it, or with a position on it.
     subpixel : bool
-        Whether a window begins at a fraction of a pixel, so that the position is exactly in its
-        middle; otherwise it begins where `astropy.nddata.Cutout2D` begins.
+        Begin a window at a fraction of a pixel, so that the position is exactly in its middle.
+        Otherwise it begins at the same pixel as in `astropy.nddata.Cutout2D`.
     """
     shape = np.array(size)
-    # Positions may be too far away for an integer: move them, but not onto an image.
+    # Move distant positions closer, so that they fit into integers, but not onto an image.
     near = np.clip(positions, -shape - 2, images + shape + 2)
     first = near - (shape - 1) / 2 if subpixel else np.ceil(near - shape / 2).astype(np.int64)
     inside = (first >= 0) & (first + shape <= images)
-    # Numbers of the first and last row of the window that lie between the image's first and last.
+    # First and last row, or column, of the window that are inside the image.
     start = np.ceil(np.maximum(-first, 0))
     stop = np.floor(np.minimum(images - first, shape) - 1)
     overlaps = start <= stop
@@ -316,7 +316,7 @@ def corners_of(
     return Corners(y, x, np.asarray(overlaps.all(axis=1)), np.asarray(kept.all(axis=1)))
 
 
-# ---- Objects and images that make no row ---------------------------------------------------------
+# ---- Objects and images without a row ------------------------------------------------------------
 
 _LISTED = 5
 """Maximum number of rows and images that the message names."""
@@ -329,7 +329,7 @@ class SkippedObjects:
     count: int
     """Number of objects in the catalogue."""
     objects: Mapping[str, NDArray[np.int64]]
-    """Rows of the catalogue, counted from 0, by reason; no reason without rows."""
+    """Rows of the catalogue, counted from 0, by reason."""
     images: Mapping[str, str]
     """Reason why an image was left out, by its name."""
     hint: str = ""
@@ -339,7 +339,7 @@ class SkippedObjects:
     def of(
         cls, why: NDArray[np.object_], images: Mapping[str, str], hint: str = ""
     ) -> SkippedObjects:
-        """Make it from the reason of each object, '' if it makes a row."""
+        """Return the skipped objects. `why` is the reason of each object, '' if it makes a row."""
         reasons = sorted(set(why.tolist()) - {""})
         return cls(len(why), {each: np.flatnonzero(why == each) for each in reasons}, images, hint)
 
@@ -347,12 +347,12 @@ class SkippedObjects:
         return bool(self.objects or self.images)
 
     def each(self) -> Iterator[tuple[int, str]]:
-        """Yield each row of the catalogue that makes no row, with the reason."""
+        """Yield each skipped row of the catalogue, with the reason."""
         for reason, rows in self.objects.items():
             yield from ((row, reason) for row in rows.tolist())
 
     def message(self) -> str:
-        """Return a line with the counts and the first examples."""
+        """Return a line with counts and first examples."""
         parts = []
         if self.objects:
             total = sum(map(len, self.objects.values()))

@@ -24,7 +24,7 @@ ImageKey = tuple[str, int]
 
 @dataclass(frozen=True)
 class Images:
-    """The images of a table; rows that differ only in their plane share one."""
+    """The images of a table. Rows that differ only in their plane are one image."""
 
     table: pa.Table
     """Table with a row for each image or plane."""
@@ -93,14 +93,14 @@ class Named:
             hdus = [str(images.images[each][1]) for each in images.files[path]]
             raise ValueError(
                 f"{objects.name} has no column 'hdu', and {path} has images in HDUs "
-                f"{', '.join(hdus)}: add it, or choose one HDU by Index.where"
+                f"{', '.join(hdus)}: add the column, or choose one HDU by Index.where"
             )
 
 
 def naming_columns(objects: Objects, images: Images) -> tuple[str, ...]:
     """Return the names of the columns of a catalogue that name images.
 
-    ``path``, with or without ``hdu``; or ``hdu`` alone, of a single file.
+    They are ``path`` or ``path`` and ``hdu``; for images of one file also only ``hdu``.
     """
     if "path" in objects.names:
         return ("path", "hdu") if "hdu" in objects.names else ("path",)
@@ -109,7 +109,7 @@ def naming_columns(objects: Objects, images: Images) -> tuple[str, ...]:
 
 
 def with_named_hdus(objects: Objects, images: Images) -> Images:
-    """Return the images with the HDUs that the catalogue names, if the table has no HDUs."""
+    """Return the images; if the table has no HDUs, with the HDUs in the catalogue."""
     if "hdu" not in naming_columns(objects, images) or "hdu" in images.table.column_names:
         return images
     hdus = defaultdict(set)
@@ -129,12 +129,12 @@ def with_named_hdus(objects: Objects, images: Images) -> Images:
 
 
 def named(objects: Objects, images: Images) -> Named | None:
-    """Return the images that the objects name; None if they name none.
+    """Return the images that the objects name; None if the catalogue has no column for them.
 
     Raises
     ------
     ValueError
-        If several files have a name, or no object names a file.
+        If several files have the same name, or no object names a file.
     """
     columns = naming_columns(objects, images)
     if not columns:
@@ -154,7 +154,7 @@ def _hdus(objects: Objects) -> NDArray[np.int64]:
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise ValueError(
             f"column 'hdu' of {objects.name} is {column.type}, expected numbers of HDUs, 0 for the "
-            "primary one"
+            "primary HDU"
         )
     return whole_numbers(column)
 
@@ -200,12 +200,12 @@ class _Files:
         if len(several) > 1:
             raise ValueError(
                 f"column 'path' of {objects.name} has {text!r}, and {len(several)} images have "
-                f"this name, e.g. {several[0]} and {several[1]}: write their whole paths"
+                f"this name, e.g. {several[0]} and {several[1]}: write whole paths in the column"
             )
         return self._numbers[several[0]] if several else -1
 
 
-# ---- Rows for several HDUs of each file ----------------------------------------------------------
+# ---- Rows for several HDUs of a file -------------------------------------------------------------
 
 
 def with_hdus(
@@ -226,7 +226,7 @@ def with_hdus(
     -------
     table : pyarrow.Table
     bad : dict of str to str
-        Reason why a file is left out, by its path: it cannot be read, or lacks one of the HDUs.
+        Errors of files that cannot be read, or lack one of the HDUs, by path.
 
     Raises
     ------
@@ -253,13 +253,13 @@ def with_hdus(
     if not rows:
         path, reason = next(iter(bad.items()))
         raise ValueError(
-            f"none of {len(bad)} files can be read and has such HDUs, the first: {path}: {reason}"
+            f"none of {len(bad)} files can be read and has these HDUs, the first: {path}: {reason}"
         )
     return table.take(pa.array(rows)).add_column(1, "hdu", pa.array(numbers, pa.int64())), bad
 
 
 def not_searched(images: Images) -> str:
-    """Return a hint if the first file has more images than the one searched; otherwise ''."""
+    """Return a hint if the first file has more images than the searched one; otherwise ''."""
     from readers.fits.metadata import ALL, image_metadata
 
     path, hdu = images.images[0]
@@ -267,7 +267,7 @@ def not_searched(images: Images) -> str:
         return ""
     try:
         numbers = [str(facts["hdu"]) for facts in image_metadata(images.places.at(path), hdu=ALL)]
-    except ReadError:  # another message has the error
+    except ReadError:  # reported in another message
         return ""
     if len(numbers) == 1:
         return ""

@@ -1,4 +1,4 @@
-"""Samples of several files whose pixels show different parts of the sky."""
+"""Warning about samples of several files with different sky coordinates."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from readers.index.schema import part_names
 from readers.messages import printable
 
 _COMPARED = 16
-"""Number of images whose files are compared: each takes a header, or a request."""
+"""Maximum number of images to compare: each file takes reading a header, or a request."""
 _ALIGNED = 1.0
-"""Largest distance in pixels between files of a sample."""
+"""Largest allowed distance between files of a sample, in pixels."""
 
 
 def moved_parts(images: Images, shown: NDArray[np.int64]) -> str:
-    """Return a warning if a file of a sample has other sky coordinates than the first, or ''.
+    """Return a warning if two files of a sample have different sky coordinates; otherwise ''.
 
     All files of a sample get the same window of pixels. Files without sky coordinates, such as
-    masks, are not compared, and neither are files of another size, which no pipeline accepts.
+    masks, are not compared, nor are files of another size, which pipelines reject.
 
     Parameters
     ----------
     images : Images
         The images; each row of their table may have several files.
     shown : ndarray of int
-        Numbers of images that show an object; some of them are compared.
+        Numbers of images that show an object. Only some are compared.
     """
     found = np.unique(shown)
     for number in found[:: max(1, len(found) // _COMPARED)].tolist():
@@ -41,16 +41,16 @@ def moved_parts(images: Images, shown: NDArray[np.int64]) -> str:
                 continue
             if (pixels := _distance(one, other)) > _ALIGNED:
                 return (
-                    f"the files of a sample have other sky coordinates: pixels of "
-                    f"{printable(images.name(number))} are up to {pixels:.3g} pixels away in part "
-                    f"{part!r}, {printable(file[0])}, and one window is cut out of all of them: "
-                    "resample them onto one grid, e.g. with the package reproject"
+                    f"the files of a sample differ in sky coordinates, but get the same window: "
+                    f"{printable(images.name(number))} and part {part!r}, {printable(file[0])}, "
+                    f"are up to {pixels:.3g} pixels away: resample the files onto one grid, e.g. "
+                    "with the package reproject"
                 )
     return ""
 
 
 def _files(images: Images, number: int) -> Iterator[tuple[str, ImageKey]]:
-    """Yield the files of the first row of an image whose HDU is known, and their parts."""
+    """Yield part, path and HDU of the other files in the first row of an image, if known."""
     row, known = int(np.argmax(images.numbers == number)), images.table.column_names
     for part in part_names(images.table):
         path = images.table[f"path_{part}"][row].as_py()

@@ -1,4 +1,4 @@
-"""Columns joined by time: each row of an Index gets the values of the nearest row of a table."""
+"""Join of a table by time: each row of an Index gets the values of the nearest row of a table."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def with_nearest(
     kept = objects.kept(columns, [object_time])
     if twice := sorted({*kept.column_names} & {*table.column_names, "hdu", "plane"}):
         raise ValueError(
-            f"the Index already has columns {', '.join(twice)}, or would locate images by them: "
-            "leave them out, or set columns={'name in the table': 'new name'}"
+            f"columns {', '.join(twice)} exist in the Index, or have a meaning for it: leave them "
+            "out, or set columns={'name in the table': 'new name'}"
         )
     times, timed = times_of(table, time)
     others, exist = objects.times(object_time)
     numbers = np.flatnonzero(exist)
-    different, first = np.unique(others[numbers], return_index=True)  # the first row of equal times
+    different, first = np.unique(others[numbers], return_index=True)  # first row of each time
     rows = np.full(len(times), -1)
     if len(numbers):
         channel = ChannelFiles(different, numbers[first])
@@ -55,7 +55,7 @@ def with_nearest(
         table = table.append_column(name, kept[name].combine_chunks().take(chosen))
     if without := int((rows < 0).sum()):
         logger.warning(
-            "%d of %d rows have no time of the catalogue within %s, so their new columns are null",
+            "%d of %d rows are null in the new columns, as the catalogue has no time within %s",
             *(without, len(table), tolerance),
         )
     return table

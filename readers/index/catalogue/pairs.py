@@ -1,4 +1,4 @@
-"""Pairs of objects and the images that show them, by pixels or by positions on the sky."""
+"""Pairs of an object and an image that shows it, by pixels or by positions on the sky."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pixel_pairs(
     names : Named
         The image of each object.
     images : Images
-        The images; with integer columns ``height`` and ``width`` they are not opened.
+        The images. They are opened unless there are integer columns ``height`` and ``width``.
     progress : callable
         See `Progress`.
     """
@@ -129,7 +129,8 @@ def _collected(
         objects, positions = found
         sizes = np.tile(np.array([image.height, image.width]), (len(objects), 1))
         parts.append((np.full(len(objects), number), objects, positions, sizes))
-    return Pairs(*map(np.concatenate, zip(*parts, strict=True)), bad)
+    of_images, objects, positions, sizes = map(np.concatenate, zip(*parts, strict=True))
+    return Pairs(of_images, objects, positions, sizes, bad)
 
 
 def _known_sizes(images: Images) -> list[tuple[int, int]] | None:

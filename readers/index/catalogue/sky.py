@@ -1,4 +1,4 @@
-"""Search for the positions on the sky that an image shows, by unit vectors."""
+"""Search for the positions on the sky that an image shows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _FRAMES = ("icrs", "fk5", "fk4", "galactic")
 _GRID = 9
-"""Number of points along each axis of an image that determine its footprint."""
+"""Number of points on each axis of an image for its footprint on the sky."""
 _WHOLE_SKY = 2.1
 """A number larger than any chord of the unit sphere."""
 _KEPT_FRAMES = 4
 _CLOSE = 0.1
-"""Largest change of a pixel position, in pixels, in a conversion to the sky and back. A larger
-change means that an iteration did not converge."""
+"""Largest change of a position, in pixels, by a conversion to the sky and back. After a larger
+change, an iteration did not converge."""
 
 
 class Cone(NamedTuple):
@@ -43,7 +43,7 @@ def unit_vectors(lon: NDArray[np.float64], lat: NDArray[np.float64]) -> NDArray[
 
 
 class SkyPositions:
-    """Positions in one frame of the sky, sorted along the axis on which they are most spread.
+    """Positions in one frame of the sky, sorted along the axis of their largest spread.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Sky:
         image : ImageFacts
             The image, with its WCS.
         margin : (float, float)
-            Pixels around the image along rows and columns in which positions count, too.
+            Margin around the image, in rows and columns, in which positions are found, too.
         rows : ndarray of int, optional
             Positions to consider; by default all in the circle around the image.
 
@@ -115,8 +115,8 @@ class Sky:
         Raises
         ------
         ValueError
-            If the frame of the image is not a frame of the sky, e.g. that of a planet. astropy may
-            raise many other errors.
+            If the image is not in a frame of the sky, e.g. an image of a planet. astropy may raise
+            many other errors.
         """
         assert image.wcs is not None
         sky = self._in_frame_of(image.wcs)
@@ -145,7 +145,7 @@ class Sky:
             frame = None
         if frame is None or frame.name not in _FRAMES:
             kinds = " and ".join(wcs.wcs.ctype)
-            raise ValueError(f"{kinds} are in no frame of the sky, such as {', '.join(_FRAMES)}")
+            raise ValueError(f"{kinds} are not in a frame of the sky: {', '.join(_FRAMES)}")
         if frame.name == "icrs":
             return self._icrs
         if (key := repr(frame)) not in self._others:
@@ -157,7 +157,7 @@ class Sky:
 
 
 def _ordered(wcs: WCS, lon: Any, lat: Any) -> tuple[Any, Any]:
-    """Return longitudes and latitudes in the order of the axes of an image; or the reverse."""
+    """Swap longitudes and latitudes if the axes of an image are in the reverse order."""
     return (lon, lat) if wcs.wcs.lng < wcs.wcs.lat else (lat, lon)
 
 
@@ -167,7 +167,7 @@ def _vectors(wcs: WCS, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArra
 
 
 def _cone(image: ImageFacts, margin: tuple[float, float]) -> Cone:
-    """Return the circle around an image and its margin; the whole sky if that is not finite."""
+    """Return the circle around an image and its margin, or the whole sky if there is none."""
     assert image.wcs is not None
     sides = [
         np.linspace(-0.5 - more, size - 0.5 + more, _GRID)
@@ -184,7 +184,7 @@ def _cone(image: ImageFacts, margin: tuple[float, float]) -> Cone:
     if not length > 0.1:  # also NaN: pixels beyond the sky
         return Cone(np.array([0.0, 0.0, 1.0]), _WHOLE_SKY, pixel)
     centre = centre / length
-    # No pixel is further from a point of the grid than the diagonal of its cell.
+    # The distance of a pixel to the next point of the grid is at most the diagonal of a cell.
     between = float(np.hypot(steps[0].max(), steps[1].max()))
     radius = float(np.linalg.norm(vectors - centre, axis=-1).max()) + between
     return Cone(centre, min(radius, _WHOLE_SKY), pixel)

@@ -1,4 +1,4 @@
-"""Catalogues: files and tables with one row for each object, and their columns."""
+"""Catalogues: files and tables with a row for each object, and their columns."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ class Objects:
         return set(names) <= set(self.names)
 
     def check(self, names: Sequence[str]) -> None:
-        """Raise KeyError for the first name that is not a column; it lists those that exist."""
+        """Raise KeyError for the first name that is not a column. It lists the existing columns."""
         for name in names:
             if name not in self.names:
                 meant = did_you_mean(name, self.names)
                 raise KeyError(f"{self.name} has no column {name!r}; {meant}{self._it_has}")
 
     def check_either(self, *pairs: Sequence[str]) -> None:
-        """Raise KeyError because the catalogue has none of these pairs of columns."""
-        # Not "a" for "ra".
+        """Raise KeyError for the lack of all these pairs of columns."""
+        # `near` does not take "a" for "ra".
         meant = {name: near(name, self.names) for name in chain(*pairs)}
         guesses = (
             f"set {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
@@ -106,7 +106,7 @@ class Objects:
         return f"it has {', '.join(self.names)}{self._others}"
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """Return a column; TypeError if an Index cannot have it, e.g. a SkyCoord."""
+        """Return a column. TypeError if an Index cannot hold it, e.g. a SkyCoord."""
         values = self._table[name]
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
@@ -121,10 +121,7 @@ class Objects:
     def kept(
         self, columns: Sequence[str] | Mapping[str, str] | None, without: Sequence[str]
     ) -> pa.Table:
-        """Return the columns to keep, by default all but those of `without`.
-
-        A mapping gives them other names.
-        """
+        """Return the columns to keep, by default all except `without`. A mapping renames them."""
         if isinstance(columns, str) or not isinstance(columns, Iterable | None):
             raise TypeError(f"columns must be a sequence of names, or a mapping, got {columns!r}")
         if columns is None:
@@ -188,7 +185,7 @@ class Objects:
 
 
 def _check_kind(name: str, catalogue: str, values: Any) -> None:
-    """Raise TypeError for a column of astropy that an Index cannot have."""
+    """Raise TypeError for a column of astropy that an Index cannot hold."""
     kind, place = type(values).__name__, "numbers or text"
     if hasattr(values, "dtype") and not values.dtype.names:
         if values.dtype.kind != "c" and values.ndim <= 2 and 0 not in values.shape[1:]:
@@ -197,7 +194,7 @@ def _check_kind(name: str, catalogue: str, values: Any) -> None:
         if values.ndim > 2:
             place = f"a vector for each row, table[{name!r}].reshape(len(table), -1),"
     raise TypeError(
-        f"column {name!r} of {catalogue} is a {kind}, which an Index cannot have: leave it out by "
+        f"column {name!r} of {catalogue} is a {kind}, which an Index cannot hold: leave it out by "
         f"columns=, or replace it by {place}"
     )
 
@@ -209,8 +206,8 @@ def _not_numbers(catalogue: str, name: str, column: pa.ChunkedArray, what: str) 
     if wrong is None:
         return message
     return (
-        f"{message}, but it has {wrong!r}: leave missing ones empty, and convert sexagesimal ones "
-        "by astropy.coordinates.Angle(text, unit).deg"
+        f"{message}, but it has {wrong!r}: leave missing values empty, and convert sexagesimal "
+        "angles by astropy.coordinates.Angle(text, unit).deg"
     )
 
 
@@ -241,24 +238,24 @@ def _decoded(values: Any) -> Any:
 
 def _is_part(catalogue: str, name: str) -> str:
     return (
-        f"column {name!r} of {catalogue} would be paths of a part, of samples of several files: "
-        "leave it out by columns=, or pass a mapping with another name, "
+        f"column {name!r} of {catalogue} has a name for the paths of a part of a sample: leave it "
+        "out by columns=, or pass a mapping with another name, "
         f"{{{name!r}: {name.removeprefix(PART)!r}}}"
     )
 
 
-# ---- Files: CSV, Parquet, and all that astropy reads ---------------------------------------------
+# ---- Files: CSV, Parquet, and the formats of astropy ---------------------------------------------
 
 _ECSV = b"# %ECSV "
-"""First bytes of ECSV, which contains the types of its columns, with any suffix."""
+"""First bytes of ECSV files, which have any suffix and contain the types of their columns."""
 _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
-"""Suffixes of text files; astropy tries formats until one fits."""
+"""Suffixes of text files. astropy tries formats until one fits."""
 
 
 def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
-    """Read a catalogue: Parquet and CSV by PyArrow, all others by astropy.
+    """Read a catalogue: Parquet and CSV by PyArrow, other formats by astropy.
 
-    Return it, and a sentence for messages if the file has tables that were not read.
+    Also return a sentence for messages, if the file has other tables.
 
     Raises
     ------
@@ -300,12 +297,12 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
 
 
 def _read_text(path: str) -> Table:
-    """Read a table in a format that astropy detects; too large integers stay text."""
+    """Read a table in a format that astropy detects. Integers beyond int64 stay text."""
     from astropy.io import ascii
     from astropy.table import Table
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "OverflowError")  # about long integers, which become text
+        warnings.filterwarnings("ignore", "OverflowError")  # for integers beyond int64
         table = Table.read(path, format="ascii")
     texts = Table.read(path, format="ascii", converters={"*": [ascii.convert_numpy(str)]})
     for name in table.colnames:
@@ -317,9 +314,9 @@ def _read_text(path: str) -> Table:
 
 
 def _read_fits(path: str) -> tuple[Table, str]:
-    """Read the first table of a FITS file, or the table of objects of SExtractor.
+    """Read the first table of a FITS file, or the table LDAC_OBJECTS of SExtractor.
 
-    Pairs of Julian dates, the form in which astropy writes times, become times again.
+    Pairs of Julian dates become times: astropy writes times in this form.
     """
     from astropy.io import fits
     from astropy.table import Table
@@ -330,8 +327,7 @@ def _read_fits(path: str) -> tuple[Table, str]:
         read = (chosen or tables or [0])[0]
         named = [f"{n} ({hdus[n].name})" if hdus[n].name else f"{n}" for n in tables if n != read]
         columns = hdus[read].columns if tables else ()
-        # Other times stay numbers: astropy ignores their offsets, and the unit if a time is
-        # missing.
+        # Other times stay numbers, because astropy ignores offsets, and sometimes the unit.
         pairs = [column.name for column in columns if column.format == "2D" and column.coord_type]
     others = (
         f". This is HDU {read}; tables are also in HDU {', '.join(named)}: to use another one, "

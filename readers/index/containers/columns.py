@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from readers.places.contract import Place
 
 RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag", "hdu", "plane")
-"""Columns that locate the data of a row. Texts ``path_...`` would name its other files."""
+"""Columns that locate the data of a row. So do columns of text ``path_...``, for other files."""
 
 
 class Span(NamedTuple):
@@ -26,7 +26,7 @@ class Span(NamedTuple):
     nbytes: int
 
     def moved(self, start: int) -> Span:
-        """Return this span, of a part that begins at `start`, as a span of the whole."""
+        """Return this span of a part as a span of the whole; the part begins at `start`."""
         return Span(self.offset + start, self.nbytes)
 
 
@@ -36,13 +36,12 @@ def container_table(
     keys: Sequence[str] | Sequence[int],
     others: Mapping[str, pa.Array],
 ) -> pa.Table:
-    """Return the table of a container: a row for each span, with its key, and other columns."""
+    """Return the table of a container: a row for each span, with its key and other columns."""
     for name, values in others.items():
         if name in RESERVED or (name.startswith("path_") and holds_text(values)):
             raise ValueError(
-                f"{place.name}: the column {name!r} of an Index locates the data of a row: give "
-                "this value another name, a feature by columns= of from_tfrecord, a member by "
-                "another extension"
+                f"{place.name}: a column {name!r} of an Index locates the data of a row: rename "
+                "a feature by columns= of from_tfrecord; give a member of a tar another extension"
             )
     count = len(spans)
     columns = {
@@ -57,7 +56,7 @@ def container_table(
 
 
 def span_columns(name: str, path: str, spans: Sequence[Span | None]) -> dict[str, pa.Array]:
-    """Return columns ``{name}_path``, ``_offset`` and ``_nbytes``, null without a span."""
+    """Return columns ``{name}_path``, ``{name}_offset`` and ``{name}_nbytes``; null for no span."""
     offsets = pa.array([span and span.offset for span in spans], pa.int64())
     paths = _path_column(path, len(spans))
     return {
@@ -72,9 +71,10 @@ def _path_column(path: str, count: int) -> pa.Array:
 
 
 def value_column(values: Sequence[Any]) -> pa.Array:
-    """Return bool, numbers or text as a column; values of several types as JSON text.
+    """Return bools, numbers or text as a column; values of several types as JSON text.
 
-    Integers become JSON text, too, if they are beyond int64, or would change among floats.
+    Integers also become JSON text if they do not fit into int64, or would change as floats in a
+    column with floats.
     """
     kinds = {type(value) for value in values if value is not None}
     try:
@@ -91,7 +91,7 @@ def value_column(values: Sequence[Any]) -> pa.Array:
 
 
 def integers_or_text(texts: Sequence[str | None]) -> pa.Array:
-    """Return texts as int64 if all are integers in their shortest spelling; otherwise as text."""
+    """Return texts as int64 if all are integers in shortest form, not as ``007``; else as text."""
     column = pa.array(texts, pa.large_string())
     try:
         numbers = column.cast(pa.int64())
@@ -101,10 +101,10 @@ def integers_or_text(texts: Sequence[str | None]) -> pa.Array:
 
 
 def joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the rows of several containers; a column that one lacks is null in its rows.
+    """Return the rows of several containers, with null where a container lacks a column.
 
-    Columns of integers and floats become floats, or text if an integer might change as a float.
-    Columns of single values and lists become lists; those of other different types text.
+    If a column has different types: integers and floats become floats, or text if an integer would
+    change as a float; single values and lists become lists; others become text.
     """
     parts = list(tables)
     names = dict.fromkeys(itertools.chain.from_iterable(part.column_names for part in parts))
@@ -141,7 +141,7 @@ def _common(kinds: set[pa.DataType]) -> pa.DataType:
 
 
 def _as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return single values as lists of one, and null as an empty list."""
+    """Return each value as a list of one value, and null as an empty list."""
     if pa.types.is_large_list(column.type):
         return column
     values = column.combine_chunks()

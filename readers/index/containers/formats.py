@@ -1,4 +1,4 @@
-"""Detect by their bytes whether values are encoded images or text."""
+"""Detect by the bytes of a value whether it is an encoded image or text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ IMAGES = (
 """First bytes of the formats that Readers read, including gzipped FITS."""
 
 _LONGEST_TEXT = 4 << 10
-"""Maximum number of bytes of a value in an Index; larger values stay in their file."""
+"""Maximum number of bytes of text in an Index; longer text stays in its file."""
 
 
 def is_image(begin: bytes) -> bool:
-    """Return whether a value is in one of the formats that Readers read, by its first bytes."""
+    """Return whether a value begins like one of the formats that Readers read."""
     return begin.startswith(IMAGES)
 
 

@@ -1,14 +1,14 @@
-"""Read the entries of a container from start to end by few requests, without large gaps."""
+"""Read the entries of a container from start to end, by few requests."""
 
 from __future__ import annotations
 
 from readers.places.contract import Place
 
 _LARGE, _SMALL = 1 << 20, 8 << 10
-"""Number of bytes of a read: small entries follow each other closely; between large ones only the
-headers are needed."""
+"""Bytes of a read: _LARGE near the previous read, as small entries are close together; _SMALL after
+a gap, as only the headers of large entries are needed."""
 _FAR = 64 << 10
-"""Largest gap, in bytes, that is read along."""
+"""Largest gap, in bytes, after which a read is near the previous one."""
 _COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"),
     b"BZh": ("bzip2", "bunzip2"),
@@ -18,7 +18,7 @@ _COMPRESSED = {
 
 
 class Damage(ValueError):
-    """An entry cannot be read, so the entries after it cannot be found."""
+    """A damaged entry, which hides the entries after it."""
 
 
 class ForwardReader:
@@ -29,7 +29,7 @@ class ForwardReader:
         self._start, self._window = 0, b""
 
     def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` up to `stop`, fewer only at the end of the place."""
+        """Return the bytes from `start` up to `stop`; fewer only at the end of the place."""
         at = start - self._start
         if at < 0 or stop > self._start + len(self._window):
             is_near = 0 <= at <= len(self._window) + _FAR
@@ -51,6 +51,6 @@ def check_unpacked(reader: ForwardReader) -> None:
     for magic, (name, command) in _COMPRESSED.items():
         if begin.startswith(magic):
             raise reader.error(
-                f"it is compressed by {name}, so single entries cannot be read: unpack it with "
+                f"it is compressed by {name}, and single entries cannot be read: unpack it with "
                 f"{command}"
             )

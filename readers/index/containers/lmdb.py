@@ -1,9 +1,10 @@
-"""Images in LMDB files: values that are encoded images, or Caffe's Datum messages with one.
+"""Images in LMDB files: encoded images, or Caffe's Datum messages with encoded images.
 
-The format is that of LMDB 0.9 on little-endian machines of 64 bits (its mdb.c, "Page Handling"). A
-large value has its own pages, a small one is in the page of its key: both are spans of the file. So
-readers know nothing of pages, and remote files are read like local ones. The library lmdb cannot
-read remote files, does not return positions, and a truncated file ends its process (SIGBUS).
+The format is LMDB 0.9 on little-endian machines of 64 bits (mdb.c, "Page Handling"). A large value
+has its own pages, and a small value is in the page of its key. Both are spans of the file, so
+reader processes need no pages, and read remote files like local ones. The library lmdb is not
+suitable: it cannot read remote files, it does not return positions, and a truncated file kills the
+process (SIGBUS).
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ if TYPE_CHECKING:
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _META = struct.Struct("<16x II 16x I 44x 4x H H 24x Q Q 8x Q")
-"""After the header of the page: magic number, version, size of pages; flags, depth, entries and
-root of the database; number of the transaction."""
+"""Fields after the header of a meta page: magic number, version, size of pages; flags, depth,
+entries and root of the database; number of the transaction."""
 _HEADER = struct.Struct("<Q 2x H H H")
 """Number of a page, flags, begin and end of its free space."""
 _NODE = struct.Struct("<H H H H")
-"""Low and high half of the size of the value (or of the number of a page), flags (or its highest
-bits), size of the key."""
+"""In a leaf: low and high half of the size of the value, flags, size of the key. In a branch: low,
+high and highest bits of the number of a page, size of the key."""
 _BRANCH, _LEAF = 1, 2
 _LARGE, _DATABASE, _DUPLICATES = 1, 2, 4
 _NO_PAGE = 2**64 - 1
 _DEEPEST = 32
 _PAGE_SIZES = [1 << bits for bits in range(8, 17)]
 _HEAD_BYTES = 64
-"""Number of bytes at the start of a value: for the magic number of an image, or the fields of a
+"""Number of first bytes of a value, enough for the magic number of an image, or for the fields of a
 Datum before its data."""
 _DATA, _LABEL, _ENCODED = 4, 5, 7
 """Fields of a Datum; 1 to 3 are channels, height and width."""
 _DATUM_BEGINS = b"\x08\x22"
-"""First bytes of a Datum: its channels or its data; no image format begins with these."""
+"""First bytes of a Datum: the tag of its channels, or of its data. No image begins with them."""
 
 
 class _Image(NamedTuple):
@@ -154,7 +155,7 @@ class Pages:
         Raises
         ------
         ValueError
-            If the file is damaged, cut off or being written, or has several databases or several
+            If the file is damaged, truncated or being written, or has several databases or several
             values of a key.
         """
         count = 0
@@ -163,7 +164,7 @@ class Pages:
                 count += len(found)
                 yield found
         if self._last_commit() != self.meta:
-            raise self._error("it was written while it was read: wait until that ends")
+            raise self._error("it was written to while it was read: wait until the write ends")
         if count != self.meta.num_entries:
             raise self._error(f"it is damaged: {count} of {self.meta.num_entries} entries found")
 
@@ -183,7 +184,7 @@ class Pages:
         return Meta(page_bytes, depth, count, root, transaction) if is_meta else None
 
     def _below(self, numbers: Sequence[int], depth: int) -> Iterator[list[tuple[bytes, Span]]]:
-        """Yield the entries below some pages of one level; leaves have depth 1."""
+        """Yield the entries below pages of one level; leaves have depth 1."""
         if not 0 < depth <= _DEEPEST:
             raise self._error("it is damaged: its pages do not form a tree")
         for number, page in zip(numbers, self._read(numbers), strict=True):
@@ -215,10 +216,10 @@ class Pages:
         value = at + _NODE.size + key_bytes
         key, nbytes = page[at + _NODE.size : value], low | high << 16
         if flags & _DUPLICATES:  # many values of a key form another database
-            raise self._error(f"key {key!r} has several values, so its image is ambiguous")
+            raise self._error(f"key {key!r} has several values, expected one image")
         if flags & _DATABASE:
             raise self._error(
-                f"{key!r} is a database in it: copy its entries into an LMDB file with one database"
+                f"{key!r} is a named database: copy its entries into an LMDB file without names"
             )
         start = self.meta.page_bytes * number + value
         if flags & _LARGE:

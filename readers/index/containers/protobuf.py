@@ -1,4 +1,4 @@
-"""Walk messages of Protocol Buffers without their definitions."""
+"""Fields of Protocol Buffers messages, read without the message definitions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ class Field(NamedTuple):
 
 
 def fields(data: bytes, start: int, stop: int) -> Iterator[Field]:
-    """Yield the fields of the message from `start` up to `stop`.
+    """Yield the fields of the message from `start` up to `stop`. ValueError if it is not a message.
 
-    `data` may end before `stop` if only the fields in it are taken. ValueError if it is not a
-    message.
+    `data` may end before `stop` if the caller takes only the fields in it.
     """
     at = start
     while at < stop:
@@ -39,12 +38,12 @@ def fields(data: bytes, start: int, stop: int) -> Iterator[Field]:
         else:
             raise ValueError(f"a field has the unknown type {kind}")
         if at > stop or tag < 8:
-            raise ValueError("a field ends after its message")
+            raise ValueError("a field ends after the end of its message")
         yield Field(tag >> 3, value, begin, at)
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a position, and the position after it; ValueError if it is cut off."""
+    """Return the varint at a position, and the position after it. ValueError if it is truncated."""
     try:
         byte = data[at]
         if byte < 0x80:

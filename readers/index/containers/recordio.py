@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 _MAGIC = 0xCED7230A
 _LENGTH_BITS = 29
-"""Bits of the length; the bits above it are the number of a part of a record."""
+"""Number of bits of the length. Higher bits are the number of the part of a record."""
 _WHOLE, _FIRST = 0, 1
 _HEADER = struct.Struct("<IfQQ")
-"""IRHeader: number of labels after it (0 if there is only the next field), label, id, a second
-id."""
+"""IRHeader: number of labels after the header (0: only the next field), label, id, second id."""
 
 
 def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
@@ -51,7 +50,7 @@ def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
             break
         num_others += part == _FIRST
         if part == _FIRST:
-            reason = "records stored in parts, as they contain the bytes that separate records"
+            reason = "records in several parts, because they contain the separator of records"
             skipped.add(reason, place.name)
         elif part == _WHOLE:
             try:
@@ -70,7 +69,7 @@ def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
 
 
 def _record(reader: ForwardReader, at: int) -> tuple[int, int, int]:
-    """Return the part number of a record, and the start and end of its data."""
+    """Return the number of the part, and the start and end of its data."""
     head = reader.read(at, at + 8)
     if len(head) < 8:
         raise Damage(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
@@ -101,7 +100,7 @@ def _header(reader: ForwardReader, data: int, stop: int) -> tuple[int, NDArray[n
 
 
 def _label_column(labels: Sequence[NDArray[np.float32]]) -> pa.Array:
-    """Return labels as int64 if all are integers, otherwise as float32; several as lists."""
+    """Return labels as int64 if all are integers, otherwise as float32; as lists if several."""
     values = np.concatenate([np.zeros(0, "<f4"), *labels])
     is_whole = bool((values == np.rint(values)).all() and (abs(values) < 2**31).all())
     column = pa.array(values.astype(np.int64) if is_whole else values)
@@ -126,14 +125,14 @@ def _by_index(
     try:
         listed = {int(at): key for key, at in map(str.split, filter(None, idx.splitlines()))}
     except ValueError:
-        why = "its .idx is damaged: expected a key and a position in each line"
+        why = "its .idx is damaged: expected a key and a position on each line"
         raise reader.error(why) from None
     if end < reader.nbytes:
         listed = {at: key for at, key in listed.items() if at < end}
     if len(listed) != len(starts) + num_others or not listed.keys() >= set(starts):
         raise reader.error(
-            f"its .idx is stale: the {len(listed)} records that it lists are not the "
-            f"{len(starts) + num_others} of the file; make it again, or delete it"
+            f"its .idx is out of date: it lists {len(listed)} records, which are not the "
+            f"{len(starts) + num_others} records of the file: make it again, or delete it"
         )
     row_of = {start: row for row, start in enumerate(starts)}
     rows = [row_of[start] for start in listed if start in row_of]

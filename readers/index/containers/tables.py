@@ -21,7 +21,7 @@ from readers.places.urls import check_url, is_url
 Data = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _AT_ONCE = 16
-"""Number of remote containers that are scanned concurrently: they mostly wait."""
+"""Number of remote containers to scan concurrently."""
 _TARS = (".tar", ".tgz", *(f".tar.{suffix}" for suffix in ("gz", "bz2", "xz", "zst")))
 _BESIDE = (".idx", ".lst", "lock.mdb")
 """Suffixes of files that belong to containers."""
@@ -74,12 +74,12 @@ def tfrecords_table(
 def scan_container(
     kind: Kind, path: str, places: Places
 ) -> tuple[pa.Table | OSError | ValueError, Skipped]:
-    """Return the table of a container, or the error, and the counts of entries left out.
+    """Return the table of a container, or its error, and the counts of entries left out.
 
     Raises
     ------
     OSError
-        If remote storage does not answer or denies access, as it would for other containers.
+        If remote storage does not answer or denies access: other containers would fail as well.
     """
     skipped = Skipped()
     try:
@@ -119,7 +119,7 @@ def joined_containers(
 def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]:
     """Return the absolute paths and URLs of containers, see `containers_table`.
 
-    In a text, ``{0000..0999}`` means each number of this range, with as many digits.
+    In a text, ``{0000..0999}`` means each of these numbers, with as many digits.
     """
     if is_text := isinstance(data, str | os.PathLike):
         texts = expanded(os.fspath(data))
@@ -127,7 +127,7 @@ def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]
         texts = [os.fspath(path) for path in data]
     for url in filter(is_url, texts):
         check_url(url)
-    # Several URLs are objects: listing them would take long.
+    # URLs in a list are objects. A listing for each would take long.
     found = (
         _files(kind, text, places) if is_text or not is_url(text) else [text] for text in texts
     )
@@ -152,7 +152,7 @@ def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:
 
 
 def peeked(data: Data) -> tuple[bool, Data]:
-    """Return whether the first path or glob is a tar, also a compressed one, and all of them."""
+    """Return whether the first path or glob is a tar, maybe compressed; and the paths again."""
     if isinstance(data, str | os.PathLike):
         return os.fspath(data).endswith(_TARS), data
     paths = iter(data)

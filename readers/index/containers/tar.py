@@ -1,4 +1,4 @@
-"""Samples of tar files in the form of WebDataset: their members, index files and columns."""
+"""Samples of tar files in WebDataset's format: members, index files and columns."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 _JSON = (".json", ".jsn")
 _TEXTS = (".cls", ".cls2", ".index", ".inx", ".id", ".txt", ".text", ".transcript", *_JSON)
-"""Suffixes of members whose content becomes a column; WebDataset decodes them as text."""
+"""Suffixes of members that become columns. WebDataset decodes them as text, too."""
 _MOST_KINDS = 64
-"""Maximum number of extensions; if there are more, the names are not in the form of WebDataset."""
+"""Maximum number of extensions. With more, the names are not in WebDataset's format."""
 _LONGEST_TEXT = 64 << 10
-"""Maximum number of bytes of a member whose content becomes a value."""
+"""Maximum number of bytes of a member that becomes a value."""
 _META = re.compile(r"__[^/]*__($|/)")
-"""Members that are reserved for WebDataset."""
+"""Names of members that WebDataset reserves."""
 _NAME = re.compile(r"((?:.*/|)[^./]+)\.([^/]*)", re.DOTALL)
-"""Key and extension of a member: everything after the first dot of its base name."""
+"""Key of a member, and extension: everything after the first dot of the base name."""
 
 Split = Callable[[str], tuple[str, str] | None]
-"""Returns key and extension of the name of a member, or None to leave it out."""
+"""Function that returns key and extension for the name of a member, or None to leave it out."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Sample:
     texts: dict[str, Any] = field(default_factory=dict)
     """Contents of short texts, values of JSON."""
     error: ValueError | None = None
-    """Reason why one of its texts cannot be read."""
+    """Error of a text that cannot be read."""
 
 
 def tar_table(
@@ -71,12 +71,12 @@ def tar_table(
     image : str, optional
         Extension of the image of each sample.
     skipped : Skipped
-        To count what is left out.
+        Counts the entries that are left out.
 
     Raises
     ------
     ValueError
-        If it is not a tar, or two members have one name.
+        If it is not a tar, or two members have the same name.
     """
     reader = ForwardReader(place)
     found = listed_members(reader, *idx) if idx else None
@@ -88,8 +88,8 @@ def tar_table(
     except Damage as error:
         what = "tars that are damaged or cut off, with the rest of the file"
         skipped.reject(what, place.name, error)
-        if named:  # more members of its sample may follow
-            named.append((named.pop()[0], ValueError("the last one before the damage")))
+        if named:  # other members of the last sample may be lost
+            named.append((named.pop()[0], ValueError("the last sample before the damage")))
     linked = _linked([each for each, _ in named], links, skipped) if links else []
     named += [(each, _value(reader, each, skipped)) for each in linked]
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
@@ -124,15 +124,15 @@ def tar_table(
 
 
 def _described(key: str, sample: _Sample, suffixes: Sequence[str]) -> str:
-    """Return the key of a sample without an image, with its extensions."""
+    """Return the key and extensions of a sample without an image, for the log."""
     found = ", ".join(f".{ext}" for ext in [*sample.spans][:4])
     is_dotted = any(ext.endswith(tuple(f".{one}" for one in suffixes)) for ext in sample.spans)
-    why = ": its key ends at the first dot, so replace other dots before the suffix" * is_dotted
+    why = ": a key ends at the first dot of a name: replace dots before the suffix" * is_dotted
     return f"{key} with {found}{why}"
 
 
 def _linked(files: Sequence[Member], links: Sequence[Link], skipped: Skipped) -> list[Member]:
-    """Return links to members of the tar as members with the same bytes."""
+    """Return links to members of the tar as members with the bytes of their targets."""
     known = {posixpath.normpath(each.name): each for each in files}
     found = []
     for link in links:
@@ -147,9 +147,9 @@ def _linked(files: Sequence[Member], links: Sequence[Link], skipped: Skipped) ->
 
 
 def _value(reader: ForwardReader, member: Member, skipped: Skipped) -> Any:
-    """Return the content of a member if it is a short text, and not hidden like ``._a.txt``.
+    """Return the text of a member, or its value if it is JSON; a ValueError if it cannot be read.
 
-    For JSON return its value; if it cannot be read, a ValueError.
+    None for other members, for long texts, and for hidden members such as ``._a.txt``.
     """
     if not member.name.lower().endswith(_TEXTS) or _is_hidden(member.name):
         return None
@@ -165,7 +165,7 @@ def _value(reader: ForwardReader, member: Member, skipped: Skipped) -> Any:
         return text
     try:
         value = json.loads(text)
-        if "\\u" in text:  # half a surrogate pair is not text
+        if "\\u" in text:  # raises ValueError for half a surrogate pair
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         return ValueError(f"{member.name!r} is not JSON: {error}")
@@ -213,8 +213,8 @@ def _grouped(
         sample = samples.setdefault(key, _Sample())
         if ext in sample.spans:
             raise ValueError(
-                f"{path}: two members are {member.name!r}, at {sample.spans[ext].offset} and "
-                f"{member.offset}: the right one is unknown; pack the tar again"
+                f"{path}: two members have the name {member.name!r}, at byte "
+                f"{sample.spans[ext].offset} and {member.offset}: pack the tar again without one"
             )
         sample.spans[ext] = Span(member.offset, member.nbytes)
         if isinstance(text, ValueError):
@@ -230,7 +230,7 @@ def _columns(
     suffixes: tuple[str, ...],
     skipped: Skipped,
 ) -> Mapping[str, pa.Array]:
-    """Return the columns of members that are not the image of their sample."""
+    """Return the columns of all members except the images of samples."""
     columns: dict[str, pa.Array] = {}
     kinds = dict.fromkeys(ext for sample, _ in kept for ext in sample.spans)
     if len(kinds) > _MOST_KINDS:
@@ -268,7 +268,7 @@ def _text_columns(name: str, ext: str, texts: Sequence[Any]) -> dict[str, pa.Arr
     return {f"{name}_{field}": value_column([e.get(field) for e in of_rows]) for field in fields}
 
 
-# ---- Index files of NVIDIA's wds2idx: positions of members ------------------------------
+# ---- Index files of NVIDIA's wds2idx: positions of members ---------------------------------------
 
 _VERSION = "v1.2"
 """Version of index files; older ones have no names of members."""
@@ -289,14 +289,14 @@ def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member
     Returns
     -------
     list of Member or None
-        None if the headers of the tar have to be read, because the version is another, or names
-        contain spaces, which are ambiguous.
+        None if the headers of the tar must be read: the version is unknown, or names contain
+        spaces, which also separate the fields.
 
     Raises
     ------
     ValueError
-        If it belongs to another tar: the headers of the first, middle and last member, and the end
-        of the tar are compared.
+        If the index file belongs to another tar. The headers of the first, middle and last member,
+        and the end of the tar are compared.
     """
     version, _, count = content.partition("\n")[0].partition(" ")
     samples = [line.split(" ") for line in content.splitlines()[1:] if line]
@@ -313,17 +313,17 @@ def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member
         _check(reader, found)
     except ValueError as error:
         raise ValueError(
-            f"{idx}: it is stale or damaged ({error}); make it again with wds2idx, or delete it to "
-            f"read the headers of {reader.place.name}"
+            f"{idx}: it is out of date or damaged ({error}): make it again with wds2idx, or delete "
+            f"it to read the headers of {reader.place.name}"
         ) from error
     return found
 
 
 def _check(reader: ForwardReader, listed: Sequence[Member]) -> None:
-    """Raise ValueError unless some headers agree, and no file follows the last member."""
+    """Raise ValueError if one of three headers differs, or a member follows the last one."""
     for member in [listed[number] for number in (0, len(listed) // 2, -1)] if listed else []:
         found = next(members(reader, member.offset - BLOCK), None) if member.offset > 0 else None
-        # A header has only part of a long or special name.
+        # A header has only a part of a long name or of a name that is not ASCII.
         is_plain = member.name.isascii() and len(member.name) < 100
         if found is None or found.nbytes != member.nbytes or (is_plain and found != member):
             raise ValueError(f"{member.name!r} is not at {member.offset}")
@@ -333,7 +333,7 @@ def _check(reader: ForwardReader, listed: Sequence[Member]) -> None:
             raise ValueError(f"{member.name!r} is not listed")
 
 
-# ---- Members: ustar, GNU and pax, with long names and sizes of over 8 GiB ------------------------
+# ---- Members: ustar, GNU and pax, with long names and more than 8 GiB ----------------------------
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
@@ -341,9 +341,9 @@ _FILES, _WITHOUT_DATA, _SPARSE = b"07\0", b"123456", b"S"
 _HARD_LINK, _LINKS = b"1", b"12"
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _LONGEST = 1 << 20
-"""Maximum number of bytes of a long name or of pax records; more is damage."""
+"""Maximum number of bytes of a long name or of pax records. A larger number is damage."""
 _AFTER_END = 64 << 10
-"""Number of bytes after the end mark that must be zero: tar writes at most 10 KiB of them."""
+"""Number of bytes after the end mark that must be zero. tar writes at most 10 KiB of zeros."""
 
 
 class Member(NamedTuple):
@@ -360,7 +360,7 @@ class Link(NamedTuple):
 
     name: str
     target: str
-    """Name of the linked member, if that is in the tar."""
+    """Name of the target, if it is in the tar."""
 
 
 def members(
@@ -380,9 +380,9 @@ def members(
     Raises
     ------
     Damage
-        If it is damaged or cut off, after the members before that.
+        If it is damaged or truncated, after all members before the damage.
     ValueError
-        If it is not a tar, or compressed, or a member is sparse.
+        If it is not a tar, is compressed, or has a sparse member.
     """
     if start == 0:
         check_unpacked(reader)
@@ -429,14 +429,14 @@ def members(
 
 
 def _link(kind: bytes, name: bytes, target: bytes) -> Link:
-    """Return a link; a hard link names a member, a symbolic one a path relative to its own."""
+    """Return a link. A hard link names a member; a symbolic link has a path relative to its own."""
     named = text(target.partition(b"\0")[0])
     folder = "" if kind == _HARD_LINK else posixpath.dirname(text(name))
     return Link(text(name), posixpath.normpath(posixpath.join(folder, named)))
 
 
 def text(name: bytes) -> str:
-    """Return a name as text that is valid in an Index."""
+    """Return a name as text for an Index, with escapes for invalid UTF-8."""
     return name.decode(errors="backslashreplace")
 
 
@@ -459,7 +459,7 @@ def _parsed(reader: ForwardReader, at: int, header: bytes) -> tuple[bytes, int, 
 def _size(at: int, field: bytes) -> int:
     if field[0] == 0x80:  # binary, for 8 GiB or more
         return struct.unpack(">Q", field[4:])[0]
-    digits = field.strip(b" \0") or b"0"  # the label of a volume has no size in GNU tar
+    digits = field.strip(b" \0") or b"0"  # GNU tar writes no size for the label of a volume
     if not _is_octal(digits):
         raise Damage(f"the header at {at} has a damaged size, {field!r}")
     return int(digits, 8)
@@ -485,7 +485,7 @@ def _content(reader: ForwardReader, at: int, nbytes: int) -> bytes:
 
 
 def _records(at: int, content: bytes) -> dict[bytes, bytes]:
-    """Return pax records; each is its whole length, a space, key=value, and a line break."""
+    """Return pax records. Each consists of its length, a space, key=value, and a line break."""
     found = {}
     start = 0
     while start < len(content) and content[start]:

@@ -1,4 +1,4 @@
-"""Records of TFRecord files whose messages are TensorFlow's Examples."""
+"""TFRecord files of TensorFlow's Example messages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from readers.places.contract import Place
 
 _LENGTH = struct.Struct("<QI")
-"""Length of a record and its checksum, before the data and their checksum."""
+"""Length of a record, and checksum of the length. Data and their checksum follow."""
 _MASK_DELTA = 0xA282EAD8
-"""TensorFlow stores checksums rotated and with this added."""
+"""TensorFlow rotates a checksum, and adds this number."""
 
 
 def tfrecord_table(
@@ -40,7 +40,7 @@ def tfrecord_table(
     columns : mapping of str to str, optional
         Names of columns by features; None for all features.
     skipped : Skipped
-        To count what is left out.
+        Counts the records that are left out.
     """
     spans: list[Span] = []
     numbers: list[int] = []
@@ -85,7 +85,7 @@ def tfrecord_table(
 
 
 def _readable(place: Place, skipped: Skipped) -> Iterator[tuple[int, bytes | None]]:
-    """Yield `records` up to the first damage that hides the records after it."""
+    """Yield `records` up to damage that hides the records after it."""
     try:
         yield from records(ForwardReader(place))
     except Damage as error:
@@ -94,12 +94,12 @@ def _readable(place: Place, skipped: Skipped) -> Iterator[tuple[int, bytes | Non
 
 
 def records(reader: ForwardReader) -> Iterator[tuple[int, bytes | None]]:
-    """Yield position and bytes of each record, None instead of bytes with a wrong checksum.
+    """Yield position and bytes of each record; None in place of bytes with a wrong checksum.
 
     Raises
     ------
     Damage
-        If the file is cut off, or the length of a record damaged, after the records before that.
+        If the file is truncated, or the length of a record is damaged, after the records before.
     ValueError
         If it is not a TFRecord file.
     """
@@ -149,10 +149,10 @@ class _Values:
     """Values of a feature in all rows."""
 
     by_row: dict[int, list[Any]] = field(default_factory=dict)
-    """Numbers, texts, and spans of bytes that are not text."""
+    """Values of each row: numbers, texts, and spans of other bytes."""
 
     def add(self, row: int, feature: Feature, message: bytes, start: int) -> None:
-        """Add the values of a row with a message that begins at `start`."""
+        """Add the values of a row. Its message begins at `start` in the file."""
         values = feature.values
         if feature.is_bytes:
             texts = [as_text(message[span.offset : span.offset + span.nbytes]) for span in values]
@@ -163,7 +163,7 @@ class _Values:
         self.by_row[row] = values
 
     def columns(self, name: str, count: int, path: str, skipped: Skipped) -> dict[str, pa.Array]:
-        """Return columns of `count` rows, with values, lists, or spans."""
+        """Return columns of `count` rows with single values, lists or spans."""
         if all(len(values) < 2 for values in self.by_row.values()):
             singles = [next(iter(self.by_row.get(row, ())), None) for row in range(count)]
             spans = [each if isinstance(each, Span) else None for each in singles]
@@ -181,24 +181,24 @@ class _Values:
         return {name: pa.LargeListArray.from_arrays(offsets, value_column(flat))}
 
 
-# ---- Features of Example messages, found without their definitions -------------------------------
+# ---- Features of Example messages ----------------------------------------------------------------
 
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _FIRST, _SECOND = 1, 2
-"""Field numbers: 1 is the features of an Example, an entry of these, and the name of an entry; 2 is
-the feature of an entry."""
+"""Field numbers: 1 for the features in an Example, for an entry in the features, and for the name
+in an entry; 2 for the feature in an entry."""
 
 
 class Feature(NamedTuple):
     """Values of a feature."""
 
     values: list[Any]
-    """Numbers, or a `Span` of the message for each value that is bytes."""
+    """Numbers, or a `Span` of the message for each value of bytes."""
     is_bytes: bool
 
     @property
     def is_single_bytes(self) -> bool:
-        """Whether this is a single value of bytes."""
+        """Whether the feature is one value of bytes."""
         return self.is_bytes and len(self.values) == 1
 
 

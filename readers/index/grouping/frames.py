@@ -1,4 +1,4 @@
-"""Names of the files of a sample: channels, offsets in time, and the resulting parts."""
+"""Names of the files of a sample: channels, offsets in time, and parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from readers.index.times import nanoseconds
 logger = logging.getLogger(__name__)
 
 _OF_SEQUENCE = re.compile(r"([+]0|[+-][0-9.]+(e[+-]?[0-9]+)?[a-zA-Z]+)$")
-"""Suffix of the name of a part that has an offset."""
+"""End of the name of a part with an offset."""
 _KEY = b"dali-pipelines frames"
 
 
@@ -26,9 +26,9 @@ class Frames:
     """The channels of a sample, each at the same offsets."""
 
     channels: tuple[str, ...] = ()
-    """Empty if there is only one channel, without a name."""
+    """Names; empty for a single channel without a name."""
     offsets: tuple[str, ...] = ()
-    """Empty if samples have only one time."""
+    """Names; empty if samples have only one time."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -60,12 +60,13 @@ class Offset(NamedTuple):
 
 
 def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
-    """Return offsets by name; they must be more than `apart` nanoseconds apart.
+    """Return offsets with their names.
 
     Raises
     ------
     ValueError
-        If there is none, one is not a duration, or two are so close that a file could be at both.
+        If there is none, one is not a duration, or two are not more than `apart` nanoseconds apart,
+        so that a file could be at both.
     """
     try:
         several = () if isinstance(offsets, str) else tuple(offsets)
@@ -82,14 +83,14 @@ def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
             raise ValueError(f"offsets must differ, got {one.name} twice")
         if after.nanoseconds - one.nanoseconds <= apart:
             raise ValueError(
-                f"offsets must be more than twice the tolerance apart, which is {apart / 2e9:g} s, "
-                f"got {one.name} and {after.name}: otherwise one file can be both frames"
+                f"offsets must be more than twice the tolerance of {apart / 2e9:g} s apart, got "
+                f"{one.name} and {after.name}: otherwise one file can be both frames"
             )
     return found
 
 
 def frames_of(table: pa.Table) -> Frames:
-    """Return the channels and offsets of a table of samples; empty if each is one file."""
+    """Return the channels and offsets of a table; both are empty if a sample is one file."""
     stored = metadata_of(table, _KEY)
     if stored is None:
         return Frames(part_names(table))
@@ -99,7 +100,7 @@ def frames_of(table: pa.Table) -> Frames:
 def check_frames(frames: Frames, parts: tuple[str, ...]) -> None:
     """Raise ValueError if one of the frames is not among the parts of a table.
 
-    Log a warning if the parts are named like frames of a sequence, and the table has no offsets.
+    Log a warning if parts have names like frames of a sequence, but the table has no offsets.
     """
     named = {*parts} - {"0"}
     if not frames.offsets and named and all(map(_OF_SEQUENCE.search, named)):
@@ -116,9 +117,8 @@ def check_frames(frames: Frames, parts: tuple[str, ...]) -> None:
 def _warn_of_lost_offsets(parts: tuple[str, ...]) -> None:
     logger.warning(
         "columns path_%s are named like the frames of a sequence, but the table has no offsets, so "
-        "each is a channel. If its metadata were dropped, restore them: "
-        "Index(table.replace_schema_metadata(index.table.schema.metadata)), with the Index from "
-        "Index.group",
+        "each is a channel. If the metadata of the table were lost, restore them from the Index of "
+        "Index.group: Index(table.replace_schema_metadata(index.table.schema.metadata))",
         ", path_".join(parts),
     )
 

@@ -1,4 +1,4 @@
-"""Group the rows of an Index into samples of several files by time, one per channel and offset."""
+"""Group the rows of an Index by time into samples, with a file for each channel and offset."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Grouping:
     Raises
     ------
     ValueError
-        If one is out of range, or two contradict each other.
+        If an argument is out of range, or two contradict each other.
     """
 
     channels: Sequence[Any] | None
@@ -68,7 +68,7 @@ class Grouping:
         if cadence is not None and cadence < max(1, 2 * tolerance):
             raise ValueError(
                 f"cadence must be at least twice the tolerance of {tolerance / 1e9:g} s, got "
-                f"{self.cadence!r}: otherwise a file can be within the tolerance of two samples"
+                f"{self.cadence!r}: otherwise one file can fit two samples"
             )
         _ = self._offsets  # to check them
 
@@ -111,8 +111,8 @@ class Grouping:
         """Return the table of samples, see `Index.group`, and the dropped samples."""
         if parts := part_names(table):
             raise ValueError(
-                f"the rows are already samples of several files ({', '.join(parts)}): group single "
-                "files, and pass channels and offsets in the same call"
+                f"the rows are already samples of several files ({', '.join(parts)}): group an "
+                "Index of single files, with channels and offsets in one call"
             )
         self.check(table.column_names)
         check_image_axes(table)
@@ -177,7 +177,7 @@ class Grouping:
                 f"column {self.time!r} is empty in all {count} rows{of}: "
                 "name another column of times"
             )
-        # This selects the first of several rows with the same time.
+        # The first of several rows with the same time.
         unique, first = np.unique(times[rows], return_index=True)
         return ChannelFiles(unique, rows[first])
 
@@ -232,9 +232,9 @@ def _values(column: pa.ChunkedArray) -> str:
 
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
-    """Return the columns that locate the files of some rows, null for row -1."""
+    """Return the columns that locate the files of some rows; null for row -1."""
     chosen = pa.array(rows, mask=rows < 0)
-    # large_string, since paths may take more than 2 GiB.
+    # Not string, because paths may take more than 2 GiB.
     columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}
     for name in (*LOCATING, ETAG, FILE_BYTES, NOTE):
         if name in table.column_names:
@@ -244,12 +244,12 @@ def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str,
 
 @dataclass(frozen=True)
 class Dropped:
-    """Samples that are dropped because they lack a file."""
+    """Counts of samples that are dropped because they lack a file."""
 
     count: int
     """Number of dropped samples."""
     of: int
-    """Number of all samples, including them."""
+    """Number of all samples, including the dropped ones."""
     missing: Mapping[str, int]
     """Number of dropped samples that lack each part."""
 
@@ -257,15 +257,15 @@ class Dropped:
     def by(
         cls, kept: NDArray[np.bool_], present: NDArray[np.bool_], parts: Sequence[str]
     ) -> Dropped:
-        """Count them by masks of kept samples, shape (n,), and existing parts, (parts, n)."""
-        dropped = present.any(axis=0) & ~kept  # without any file there is no sample
+        """Count by masks of kept samples, shape (n,), and of existing parts, shape (parts, n)."""
+        dropped = present.any(axis=0) & ~kept  # a time without any file is not a sample
         lacking = (~present[:, dropped]).sum(axis=1).tolist()
         return cls(
             int(dropped.sum()), int((dropped | kept).sum()), dict(zip(parts, lacking, strict=True))
         )
 
     def __str__(self) -> str:
-        """Describe them in a line."""
+        """Describe the dropped samples in a line."""
         listed = [f"{part} is missing in {count}" for part, count in self.missing.items() if count]
         if (more := len(listed) - _LISTED) > 0:
             listed[_LISTED:] = [f"and so on for {more} more"]
@@ -286,7 +286,7 @@ def log_skipped(
     channels: Sequence[ChannelFiles],
     files: NDArray[np.int64],
 ) -> None:
-    """Log a line for each reason why rows are in no sample.
+    """Log the number of rows that are in no sample, by reason.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def log_skipped(
     channels : sequence of ChannelFiles
         The rows that were searched.
     files : numpy.ndarray
-        Rows of the samples, -1 for missing ones; any shape.
+        Rows of the samples, -1 for missing files; any shape.
     """
     wanted = np.logical_or.reduce(belonging)
     searched = _mask(len(wanted), (channel.rows for channel in channels))
@@ -310,7 +310,7 @@ def log_skipped(
     for level, why, rows in (
         (logging.WARNING, f"they have no {time!r}", wanted & ~timed),
         (logging.WARNING, same, wanted & timed & ~searched),
-        # How many these are depends on the tolerance, the cadence and `missing`.
+        # Not a warning: the number depends on the tolerance, the cadence and `missing`.
         (logging.INFO, "they are not the nearest file of any kept sample", searched & ~used),
     ):
         if count := int(rows.sum()):

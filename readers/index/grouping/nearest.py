@@ -1,4 +1,4 @@
-"""Search for the files nearest to some times."""
+"""Search for the file nearest to a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ChannelFiles:
     def nearest(
         self, times: NDArray[np.int64], tolerance: int, shift: int = 0, *, once: bool = True
     ) -> NDArray[np.int64]:
-        """Return the row nearest to each time plus `shift`; -1 for none.
+        """Return the row nearest to each time plus `shift`; -1 for none within the tolerance.
 
-        Of two equally near rows the earlier one is taken. With `once`, each row is returned at most
+        The earlier of two equally near rows is taken. With `once`, each row is returned at most
         once, and the times must be ascending.
         """
         wanted, exists = shifted(times, shift)
@@ -44,7 +44,7 @@ class ChannelFiles:
         """Return the number of the file nearest to each time, and its distance."""
         right = np.searchsorted(self.times, wanted)
         left = right - 1
-        # Unsigned, since the difference of two times may not fit into int64.
+        # Unsigned, because the difference of two times may exceed int64.
         limit = np.iinfo(np.uint64).max
         before = (wanted - self.times[left]).view(np.uint64)
         before[right == 0] = limit
@@ -54,7 +54,7 @@ class ChannelFiles:
 
 
 def shifted(times: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return times plus `shift`, and a mask of the times that fit into 64 bits."""
+    """Return times plus `shift`, and a mask of the sums that fit into 64 bits."""
     limits = np.iinfo(np.int64)
     exists = times <= limits.max - shift if shift > 0 else times >= limits.min - shift
     return times + shift, exists

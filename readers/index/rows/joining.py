@@ -34,7 +34,7 @@ def joined(tables: Sequence[pa.Table], *, fill: bool) -> pa.Table:
     check_bool("fill", fill)
     if not fill:
         _check_columns(tables)
-    # Labels with and without class names may belong to different classes.
+    # Labels without class names may belong to other classes.
     labelled = [table for table in tables if not set(LABELS).isdisjoint(table.column_names)]
     classes = {classes_of(table) for table in labelled}
     if len(classes) > 1:
@@ -69,7 +69,7 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
 
 
 def check_name(name: Any) -> None:
-    """Raise TypeError or ValueError if this cannot be the name of a column."""
+    """Raise TypeError or ValueError for an invalid name of a column."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a column must be text, got {name!r}")
     if not name:
@@ -89,7 +89,7 @@ def _check_columns(tables: Sequence[pa.Table]) -> None:
 
 
 def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
-    """Return a column of all tables, null for tables that lack it."""
+    """Return a column of all tables, with null for tables that lack the column."""
     found = dict.fromkeys(table[name].type for table in tables if name in table.column_names)
     kinds = list(found) if len(found) == 1 else [_decoded(kind) for kind in found]
     try:
@@ -122,7 +122,7 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, Set | Mapping):
         raise TypeError(
             f"column {name!r} needs values in the order of the rows, but got a "
-            f"{type(values).__name__}: make a list of them, e.g. [values[path] for path in "
+            f"{type(values).__name__}: make a list, e.g. [values[path] for path in "
             "index.table['path'].to_pylist()]"
         )
     _check_masks(name, values)
@@ -146,26 +146,26 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         return column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"column {name!r} cannot have these values: {error}; pass one type of numbers, text, "
-            "bytes or bools, and times as an array of datetime64[ns], in which NaT is null (for "
-            "astropy's Time its datetime64)"
+            f"column {name!r} cannot hold these values: {error}; pass values of one type: numbers, "
+            "text, bytes, bools, or times as an array of datetime64[ns], in which NaT becomes null "
+            "(of astropy's Time, its datetime64)"
         ) from error
 
 
 def _is_for_arrow(values: Any) -> bool:
-    """Return whether PyArrow should convert values, e.g. those of pandas' own types.
+    """Return whether PyArrow should convert values, not NumPy, e.g. types of pandas.
 
-    In a NumPy array, integers with missing values would become floats.
+    NumPy would convert integers with missing values to floats.
     """
     dtype = getattr(values, "dtype", None)
     is_frames = hasattr(dtype, "na_value") or hasattr(values, "__arrow_c_stream__")  # or polars
-    # PyArrow cannot convert sparse ones, which contain NumPy arrays.
+    # Sparse types of pandas are for NumPy: PyArrow cannot convert them.
     is_numpy = dtype is None or isinstance(dtype, np.dtype) or hasattr(dtype, "fill_value")
     return hasattr(values, "__arrow_array__") or (is_frames and not is_numpy)
 
 
 def _check_masks(name: str, values: Any) -> None:
-    """Raise ValueError for masked rows: PyArrow would take the values below the mask."""
+    """Raise ValueError for masked rows: PyArrow ignores masks."""
     for row, value in enumerate(values if isinstance(values, Sequence) else ()):
         if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
             raise ValueError(

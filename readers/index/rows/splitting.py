@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1 << 16
-"""Maximum number of values that are Python objects at the same time."""
+"""Number of values to convert to Python objects at a time."""
 _RUN = 10
 """Number of consecutive blocks with hashes in different tenths."""
 _MOST_TRIES, _MOST_HASHED = 100, 1_000_000
-"""Maximum number of seeds, and of rows in all, in the search for a seed without empty parts."""
+"""Maximum numbers of seeds and of hashed rows in the search for a seed without empty parts."""
 _GAMMA = 0x9E3779B97F4A7C15
 """Step of SplitMix64 (Steele et al., OOPSLA 2014)."""
 
@@ -40,8 +40,8 @@ _GAMMA = 0x9E3779B97F4A7C15
 class TimeBlocks:
     """Blocks of time that a split keeps whole, with gaps between parts.
 
-    For images that resemble their neighbours in time, like those of the Sun. Each ten consecutive
-    blocks are divided by the fractions, in a random order.
+    For images that resemble their neighbours in time, such as images of the Sun. The fractions hold
+    for each ten consecutive blocks, in random order.
 
     Raises
     ------
@@ -53,13 +53,13 @@ class TimeBlocks:
     """Column of times."""
     block: float | str | Quantity
     """Length of a block: in seconds, or a duration for ``astropy.units.Quantity``, e.g. ``"30 d"``.
-    Blocks begin at its multiples since 1970-01-01T00:00."""
+    Blocks begin at the multiples of this length since 1970-01-01T00:00."""
     gap: float | str | Quantity = 0.0
-    """Least distance in time of rows of different parts, shorter than a block. If the next block is
-    in another part, rows in the last `gap` of a block are in no part. So small parts lose more,
-    because nearly all their blocks have neighbours in other parts: with shares 0.8, 0.1 and 0.1,
-    blocks of 10 d and a gap of 2 d, the parts get 0.827, 0.087 and 0.087 of the rows in any
-    part."""
+    """Least distance in time between rows of different parts, shorter than a block. If the next
+    block is in another part, rows in the last `gap` of a block are in no part. Small parts lose
+    more rows, because nearly all their blocks have neighbours in other parts. For example, with
+    fractions 0.8, 0.1 and 0.1, blocks of 10 d and a gap of 2 d, the parts have 0.827, 0.087 and
+    0.087 of the remaining rows."""
 
     def __post_init__(self) -> None:
         if not self._gap_ns < self._block_ns:
@@ -92,11 +92,11 @@ class TimeBlocks:
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Parts of a split in the order of time: the first one has the earliest rows.
+    """Parts of a split in the order of time: the first part has the earliest rows.
 
-    For forecasts, whose test set must be later than the training set. Rows with the same time are
-    in the same part. Unlike other splits, this one depends on all rows: rows that are added later
-    may move others to another part, so save the parts.
+    For forecasts: the test set must be later than the training set. Rows with the same time are in
+    the same part. Unlike other splits, this one depends on all rows. If rows are added later,
+    others may move to another part, so save the parts.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class TimeOrder:
     column: str
     """Column of times."""
     gap: float | str | Quantity = 0.0
-    """Least distance in time of rows of different parts: in seconds, or a duration for
+    """Least distance in time between rows of different parts: in seconds, or a duration for
     ``astropy.units.Quantity``, e.g. ``"1 d"``. Rows in the last `gap` before the first row of the
     next part are in no part."""
 
@@ -118,7 +118,7 @@ class TimeOrder:
         """Return the part of each row, -1 for rows in gaps."""
         if seed:
             raise ValueError(
-                f"seed={seed} has no effect on TimeOrder, which is not random: omit it"
+                f"seed={seed} has no effect on TimeOrder, which is not random: omit the seed"
             )
         times, gap = _times_of(table, self.column), nanoseconds("gap", self.gap)
         places = np.rint(bounds / 2**64 * len(times)).astype(np.int64)
@@ -137,15 +137,15 @@ def _times_of(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 By = str | TimeBlocks | TimeOrder
-"""Rule for the part of a row."""
+"""Rule that selects the part of a row."""
 
 
 def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np.uint64]:
     """Return the hash of each block, see `Index.split`.
 
-    Parts are spread over time: the hashes of a run are in different tenths of [0, 2**64), those of
-    two runs in different twentieths. The order in a run is random, as a fixed one could have the
-    period of a year.
+    To spread parts over time, the hashes of a run are in different tenths of [0, 2**64), and the
+    hashes of two runs in different twentieths. The order in a run is random: a fixed order could
+    have the period of a year.
     """
 
     def drawn(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -226,7 +226,7 @@ def _remedy(table: pa.Table, by: By, bounds: NDArray[np.uint64], seed: int) -> s
 
 
 def _with_keys_of_files(table: pa.Table) -> pa.Table:
-    """Return a table in which rows without a key, i.e. of plain files, have their path as key."""
+    """Return the table with the path as key in rows without a key, i.e. rows of plain files."""
     keys, paths = (_bytes_of(name, table[name]) for name in ("key", "path"))
     return table.set_column(table.column_names.index("key"), "key", pc.coalesce(keys, paths))
 
@@ -245,7 +245,7 @@ def shared_frames(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np
 
 
 def _names_of_frames(samples: pa.Table, part: str) -> pa.ChunkedArray:
-    """Return the files of a part, with the plane where a file has several; null if missing."""
+    """Return the files of a part, with their plane if there are planes; null if missing."""
     kind = pa.large_string()
     paths = samples[f"path_{part}"].cast(kind)
     if (plane := f"plane_{part}") not in samples.column_names:
@@ -309,5 +309,5 @@ def _check_present(table: pa.Table, name: str, present: NDArray[np.bool_]) -> No
         row = int(present.argmin())
         raise ValueError(
             f"column {name!r} is empty in {int((~present).sum())} rows, the first is row {row} "
-            f"({printable(table['path'][row])}): fill them, or leave these rows out"
+            f"({printable(table['path'][row])}): fill in values, or leave these rows out"
         )

@@ -1,4 +1,4 @@
-"""Values that do not fit a tensor, such as text, looked up when a batch is delivered."""
+"""Values that cannot be tensors, such as text. They are looked up when a batch is delivered."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class RowValues:
-    """Columns of an Index; only requested rows are read.
+    """Columns of an Index that cannot be tensors. Only requested rows are read.
 
     Parameters
     ----------
     table : pyarrow.Table
         The table of the Index.
     names : iterable of str
-        Columns; those that can be tensors are ignored.
+        Names of columns. Columns that can be tensors are ignored.
     file : SharedFile, optional
         The file from which the table is mapped.
 
@@ -51,7 +51,7 @@ class RowValues:
                 continue
             if is_lists(column.type) and holds_numbers(column.type):
                 self._widths[name] = width_of(name, column)
-            for chunk in column.chunks:  # now, not in the middle of an epoch
+            for chunk in column.chunks:  # raise now, not in the middle of an epoch
                 schema.as_nanoseconds(name, chunk)
             self._columns[name] = column
         self._file = file
@@ -64,8 +64,8 @@ class RowValues:
     def of(self, rows: Sequence[int]) -> dict[str, list[Any]]:
         """Return the values of some rows, by column; None for null.
 
-        Text is str, lists of numbers are arrays, times are nanoseconds since 1970, and all others
-        are as ``pyarrow.Scalar.as_py`` returns them.
+        Text is str, lists of numbers are arrays, and times are nanoseconds since 1970. Other values
+        are converted by ``pyarrow.Scalar.as_py``.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class RowValues:
         return {name: self._values(name, column, rows) for name, column in self._columns.items()}
 
     def _values(self, name: str, column: pa.ChunkedArray, rows: Sequence[int]) -> list[Any]:
-        # Row by row, because `take` would first join the chunks of the whole column.
+        # Row by row, because `take` first joins the chunks of the whole column.
         if name in self._widths:
             found = (column.slice(row, 1) for row in rows)
             return [self._array(name, one) if one[0].is_valid else None for one in found]

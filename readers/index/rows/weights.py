@@ -1,4 +1,4 @@
-"""Weights of rows, as running sums in a file that reader processes share."""
+"""Weights of rows: their running sums are in a file that reader processes share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.messages import printable
 
 
 class RunningWeights:
-    """Running sums of the weights of rows, to draw rows in proportion to their weights.
+    """Running sums of weights, to draw rows in proportion to their weights.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class RunningWeights:
         from readers.index.index_file import store_columns  # not in reader processes
 
         _, exponent = np.frexp(weights.max())
-        # Division by a power of two keeps all ratios, and prevents overflow.
+        # Division by a power of two keeps all ratios and prevents overflow.
         sums = np.cumsum(np.ldexp(weights, -exponent))
         self._sums = store_columns({"sums": sums})["sums"]
 
@@ -39,16 +39,16 @@ class RunningWeights:
         Parameters
         ----------
         share : float
-            In [0, 1), with at most 53 bits, so that its product with the sum is below the sum.
+            In [0, 1), with at most 53 bits, so that its product with the total is below the total.
         """
         sums = self._sums.array
-        # The first sum above the share. A row of weight 0 has the same sum as the row before it,
-        # and is never returned.
+        # The first sum above the share. A row of weight 0 is never returned: its sum is the sum of
+        # the row before.
         return int(np.searchsorted(sums, share * sums[-1], side="right"))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the sums; it identifies the draw sequence."""
+        """SHA-256 of the sums. It identifies the sequence of draws."""
         return hashlib.sha256(self._sums.array.data).hexdigest()
 
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _ROW = "\ue000"
-"""Column of row numbers. DuckDB suggests similar names in errors, so it resembles no other name."""
+"""Name of the column of row numbers. It is unlike all others: DuckDB suggests similar names."""
 
-# Nothing outside the table can be reached: no file, no network, no Python variable.
+# A condition can reach only the table: no file, no network, no Python variable.
 _DUCKDB_CONFIG = {
     "enable_external_access": "false",
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
-    "threads": "1",  # with several threads, the first row of a group could differ each time
+    "threads": "1",  # with several threads, the first row of a group could vary
 }
 # Compare dates with times in UTC, not in the time zone of the machine.
 _SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
@@ -52,20 +52,17 @@ def selected(table: pa.Table, rows: ArrayLike) -> pa.Table:
 
 
 def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
-    """Return the rows for which the condition is true, in order, shape (k,).
+    """Return the numbers of the rows for which the condition is true, in order, shape (k,).
 
     NaN in a column of floats is a missing value, like null. Dates and times without a time zone are
-    in UTC.
-
-    `SQLExpression` accepts only a single expression, without other statements.
+    in UTC. DuckDB's `SQLExpression` accepts only one expression, without other statements.
 
     Parameters
     ----------
     table : pyarrow.Table
         Any table.
     where : str
-        The condition. Columns of header keywords may also be named by the FITS keyword in double
-        quotes.
+        The condition. It may have the FITS keyword of a column, in double quotes.
 
     Raises
     ------
@@ -74,8 +71,8 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     TypeError
         If the condition is not text.
     ValueError
-        If the condition is not such an expression, if its values are not bools, if it may choose
-        other rows each time, or if names of columns differ only in case.
+        If the condition is not an expression, if its values are not bools, if it may choose other
+        rows in the next call, or if names of columns differ only in case.
     """
     try:
         import duckdb
@@ -125,7 +122,7 @@ def _matching(
 def _readable(
     table: pa.Table, connection: duckdb.DuckDBPyConnection
 ) -> tuple[pa.Table, dict[str, pa.DataType]]:
-    """Return the table that DuckDB reads, with float16 as float32, and types of other columns."""
+    """Return the columns that DuckDB reads, with float16 as float32, and types of other columns."""
     import duckdb
 
     kept, others = [], {}
@@ -141,23 +138,23 @@ def _readable(
 
 
 def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.DataType]) -> str:
-    # Keep suggested names, but drop the query and long lists of functions.
+    # Keep suggested names, but remove the query and long lists of functions.
     reason = re.split(r"\n[\n\t]", str(error))[0]
-    if "Candidate bindings" not in reason:  # names that are similar to one that is not a column
+    if "Candidate bindings" not in reason:  # DuckDB's words for an unknown column
         return reason
     unread = ", ".join(f"{name} of {kind}" for name, kind in others.items())
     return (
-        f"{reason}; the columns are {', '.join(names)}: add that of a header keyword by "
-        "Index.scan(data, keys=[...]), with_keys(index, keys) or dali-pipelines index --keys, or "
-        "name another"
-        + (f"; conditions cannot read {unread}: convert it to another type" if others else "")
+        f"{reason}; the columns are {', '.join(names)}: use one of these, or add a column for a "
+        "header keyword by Index.scan(data, keys=[...]), with_keys(index, keys) or dali-pipelines "
+        "index --keys"
+        + (f"; conditions cannot read {unread}: convert to another type" if others else "")
     )
 
 
 def _check_case(where: str, names: Sequence[str]) -> None:
     seen: dict[bytes, str] = {}
     for name in names:
-        other = seen.setdefault(name.encode().lower(), name)  # only for ASCII, like DuckDB
+        other = seen.setdefault(name.encode().lower(), name)  # like DuckDB, only ASCII
         if other != name:
             raise ValueError(
                 f"where {where!r}: columns {other!r} and {name!r} differ only in case, which SQL "
@@ -166,7 +163,7 @@ def _check_case(where: str, names: Sequence[str]) -> None:
 
 
 def _with_keywords(table: pa.Table, where: str) -> pa.Table:
-    """Return the table with further columns named by keywords, ``"DATE-OBS"`` for date_obs."""
+    """Return the table with columns also under their keywords: ``"DATE-OBS"`` for date_obs."""
     known = {name.lower(): name for name in table.column_names}
     for quoted in re.findall(r'"([^"]+)"', where):
         own = known.get(column_name(quoted))
@@ -177,7 +174,7 @@ def _with_keywords(table: pa.Table, where: str) -> pa.Table:
 
 
 def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Return the table with null for NaN, which is larger than all numbers in DuckDB."""
+    """Return the table with null for NaN. For DuckDB, NaN is larger than all numbers."""
     replaced = []
     for name, kind in zip(archive.columns, archive.types, strict=True):
         if str(kind) in ("FLOAT", "DOUBLE"):
@@ -186,8 +183,7 @@ def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     return archive.project(f"* REPLACE ({', '.join(replaced)})") if replaced else archive
 
 
-# ---- Check that a condition finds the same rows each time
-# -------------------------------------------
+# ---- Check that a condition always finds the same rows -------------------------------------------
 
 # All names in the condition, in any syntax. Each SELECT has a sample, which may be null.
 _PARSED = """
@@ -196,7 +192,7 @@ _PARSED = """
         parsed ->> '$..sample'
     FROM (SELECT json_serialize_sql('SELECT ' || ?) AS parsed)
 """
-# The stability of macros and table functions is null; the latter can run anything, like query().
+# Stability is null for macros and table functions. Table functions can run any SQL, like query().
 _FUNCTIONS = """
     SELECT function_name, string_agg(macro_definition, ' '),
         bool_or(stability <> 'CONSISTENT') OR bool_and(function_type LIKE 'table%')
@@ -208,17 +204,17 @@ _BARE = {
 }
 """Functions that need no parentheses."""
 _OTHERS = {
-    "age",  # with one time, it compares it with the current date
+    "age",  # with one argument, it uses the current date
     "reservoir_quantile",
     *_BARE,
 }
-"""Functions that DuckDB declares consistent, or does not list."""
+"""Unstable functions that DuckDB declares consistent, or does not list."""
 
 
 def check_repeatable(
     where: str, columns: Sequence[str], connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """Raise ValueError if a valid condition uses a sample, or a function of varying results."""
+    """Raise ValueError if a valid condition has a sample, or a function with varying results."""
     functions, names, samples = connection.execute(_PARSED, [where]).fetchall()[0]
     functions += _BARE.intersection(names).difference(map(str.lower, columns))
     unstable = sorted(_unstable().intersection(functions))
@@ -227,8 +223,8 @@ def check_repeatable(
         found.append("SAMPLE")
     if found:
         raise ValueError(
-            f"where {where!r}: {', '.join(found)} may give other rows each time: use Index.split, "
-            "which is reproducible, or Index.select, which takes row numbers"
+            f"where {where!r}: {', '.join(found)} may choose other rows in the next call: use "
+            "Index.split, which is reproducible, or Index.select, which takes row numbers"
         )
 
 

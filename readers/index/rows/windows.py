@@ -1,4 +1,4 @@
-"""Rows for parts of images: planes, windows of a grid, and common properties of windows."""
+"""Rows for parts of images: planes, and windows with their common properties."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Windows(NamedTuple):
     size: tuple[int, int]
     """(height, width) in pixels."""
     outside: Outside | None = None
-    """Treatment of windows that are not wholly inside the image; None if unknown."""
+    """Treatment of windows that cross an edge of the image; None if unknown."""
 
 
 def windows_of(table: pa.Table) -> Windows | None:
@@ -96,7 +96,7 @@ def pixel_pair(name: str, given: int | Sequence[int]) -> tuple[int, int]:
     pair: Sequence[Any] = _two(given) or (given, given)
     if not all(is_integer(side, 1) for side in pair):
         raise ValueError(
-            f"{name} must be (height, width) in pixels, integers from 1 on, or one for both, got "
+            f"{name} must be (height, width) in pixels, or one number for both, from 1 on, got "
             f"{given!r}"
         )
     return int(pair[0]), int(pair[1])
@@ -131,7 +131,7 @@ def _lengths(table: pa.Table, side: int | str) -> NDArray[np.int64]:
 
 
 def _starts(size: int, pixels: int, step: int) -> NDArray[np.int64]:
-    """Return the starts of windows along an axis; the last window ends at its end."""
+    """Return the starts of windows on an axis. The last window ends at the end of the axis."""
     starts = np.arange(0, size - pixels + 1, step)
     last = size - pixels
     return starts if starts[-1] == last else np.append(starts, last)

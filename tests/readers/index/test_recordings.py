@@ -186,7 +186,7 @@ class TestKaldi:
         self, data: Path, name: str, lines: tuple[str, ...]
     ) -> None:
         write_lines(data / name, *lines)
-        with pytest.raises(ValueError, match=f"{name}: r1 comes twice"):
+        with pytest.raises(ValueError, match=f"{name}: r1 occurs twice"):
             Index.from_manifest(data)
 
     def test_a_recording_without_a_path_is_refused(self, data: Path) -> None:

@@ -242,11 +242,11 @@ def test_index_file_of_wds2idx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wds2idx(tmp_path / "a.idx", listed(path))
     assert rows(path) == expected
     wds2idx(tmp_path / "a.idx", listed(path)[:-2])
-    with pytest.raises(ValueError, match=r"a\.idx: .*stale.*'49\.jpg'.*delete"):
+    with pytest.raises(ValueError, match=r"a\.idx: .*out of date.*'49\.jpg'.*delete"):
         rows(path)
     pack(tmp_path / "b.tar", named[10:])
     wds2idx(tmp_path / "a.idx", listed(str(tmp_path / "b.tar")))
-    with pytest.raises(ValueError, match=r"stale.*'5\.jpg'.*512"):
+    with pytest.raises(ValueError, match=r"out of date.*'5\.jpg'.*512"):
         rows(path)
     for damaged in ("", "v1.2 7\n", "v1.2 1\njpg x 5 a.jpg\n"):
         (tmp_path / "a.idx").write_text(damaged)
