@@ -1,8 +1,8 @@
 """The Index: an immutable table of samples, one row for each.
 
-It is Parquet or Arrow on disk, and Arrow in memory. Its methods call functions of tables in the
-modules beside this one. These import pyarrow only when they need it, to keep it out of the reader
-processes, which see the table as `readers.Columns`.
+It is Parquet or Arrow on disk, and Arrow in memory. Its methods call functions in the modules of
+this folder, which take and return tables. Reader processes do not import PyArrow: they see the
+table as `readers.Columns`.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 _ROWS_AT_A_TIME = 1024
-"""Number of rows that an iteration converts to Python values together."""
+"""Number of rows that an iteration converts to Python values at a time."""
 
 
 class Index:
-    """Immutable table of the samples, with a row for each: a column ``path``, and any others.
+    """Immutable table of samples, one row each, with a column ``path`` and any other columns.
 
-    Make one by `scan`, `load`, or another class method; pass a table only if these do not make the
-    columns that you need.
+    Use `scan`, `load` or another class method to make one. Pass a table only if you need columns
+    that these methods do not make.
 
     Parameters
     ----------
     table : pyarrow.Table
-        ``path`` is text. ``hdu``, if present, is an integer (0 for the primary HDU, null for the
-        first HDU with an image), and so is ``plane`` (0 for the first plane of an image with more
-        than two axes, see `dali_pipelines.FitsReader`). If a sample consists of several files,
-        called parts, they are in text columns ``path_{part}`` (null for a missing file), with or
-        without ``hdu_{part}`` and ``plane_{part}``. All other columns are yours: labels, times,
-        headers. Columns of string_view or binary_view become string or binary.
+        ``path`` is text. Optional are the integers ``hdu`` (0 for the primary HDU, null for the
+        first HDU with an image) and ``plane`` (0 for the first plane of an image with more than two
+        axes, see `dali_pipelines.FitsReader`). If a sample consists of several files, called parts,
+        their paths are in text columns ``path_{part}`` (null for a missing file), optionally with
+        ``hdu_{part}`` and ``plane_{part}``. All other columns are yours: labels, times, keywords.
+        Columns of string_view or binary_view become string or binary.
 
     Raises
     ------
@@ -85,9 +85,9 @@ class Index:
     Notes
     -----
     Each image in a container (see `from_tar`) is a row, in the order of the files, and of the
-    images in them. The columns ``path``, ``offset`` and ``nbytes`` locate its bytes, so any Reader
-    can read it, or a window of it. ``file_bytes`` and ``etag`` belong to the container: if it
-    changes, its rows are rejected.
+    images in each file. The columns ``path``, ``offset`` and ``nbytes`` locate the bytes of the
+    image, so any Reader can read it, or a window of it. ``file_bytes`` and ``etag`` describe the
+    container: if it changes, its rows are rejected.
     """
 
     table: pa.Table
@@ -115,40 +115,41 @@ class Index:
         data : path, or iterable of paths
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue (``.csv``),
-            or an iterable of files, folders and globs, whose order is kept. Files of a folder or
-            glob are sorted. In a folder, other suffixes and hidden names (``.a.jpg``) are ignored,
-            and the log counts them. Or a URL: ``s3://bucket/prefix`` or ``gs://`` for all objects
-            below it, or a glob; ``https://`` for one object. ``{0..9}`` means each of these
-            numbers. Each sample of a tar becomes a row, see `from_tar`. Tars in a folder or prefix
-            are only read if it has no other files with these suffixes.
+            or an iterable of files, folders and globs. The order of an iterable is kept; files of a
+            folder or glob are sorted. In a folder, other suffixes and hidden names (``.a.jpg``) are
+            ignored, and the log counts them. Or a URL: ``s3://bucket/prefix`` or
+            ``gs://bucket/prefix`` for all objects below it, or with a glob; ``https://`` for one
+            object. ``{0..9}`` means each of these numbers. Each sample of a tar becomes a row, see
+            `from_tar`. Tars in a folder or prefix are read only if no other file there has one of
+            the suffixes.
         suffixes : sequence of str
             Suffixes of the files to find in a folder, in lower case, with the dot.
         keys : sequence of str, optional
-            Keywords of FITS headers, in any case, such as ``["T_OBS", "WAVELNTH"]``, that become
-            columns ``t_obs`` and ``wavelnth``. The header of each image is read, so save the Index
-            of a large archive. `dali_pipelines.with_keys` does the same with more settings.
+            Keywords of FITS headers, in any case. ``["T_OBS", "WAVELNTH"]`` makes columns ``t_obs``
+            and ``wavelnth``. This reads the header of each image, so save the Index of a large
+            archive. `dali_pipelines.with_keys` does the same with more settings.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
-            Index with ``path``, and a column for each of `keys`, null without a value. Objects also
-            have ``file_bytes`` and ``etag``, their length and version: an object that changes
-            before it is read is rejected. They come from the listing; for each URL in a list or
-            catalogue the first byte is requested, see `with_versions`.
+            Index with ``path``, and a column for each of `keys`, null for a missing value. Remote
+            objects also have their length ``file_bytes`` and version ``etag``: an object that
+            changes before it is read is rejected. Lengths and versions come from the listing. For
+            URLs in a list or catalogue they take a request for each object, see `with_versions`.
 
         Raises
         ------
         FileNotFoundError
-            If there is no such file or folder, or no file matches. Paths in a list that end in one
-            of `suffixes` are only checked when they are read.
+            If there is no such file or folder, or no file matches. Paths in a list with one of the
+            `suffixes` are not checked before they are read.
         OSError
             If the objects cannot be listed, or no URL of a list can be read.
         ValueError
             If a URL is not supported, or contains a password; if a list has the path of an Index
-            file, a catalogue or a tar, or the URL of a prefix; if `keys` are not keywords, or the
-            column of one exists already.
+            file, a catalogue or a tar, or the URL of a prefix; if `keys` are not keywords, or a
+            column for one of them exists.
 
         Examples
         --------
@@ -178,9 +179,9 @@ class Index:
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
-        """Make an Index with one row per path, in the given order; paths are made absolute.
+        """Make an Index with a row for each path, in the given order. Paths become absolute.
 
-        No request is made: `with_versions` adds the versions of URLs.
+        This makes no requests: `with_versions` adds the versions of URLs.
 
         Raises
         ------
@@ -199,18 +200,18 @@ class Index:
     def from_csv(cls, path: str | os.PathLike[str]) -> Self:
         """Read a CSV catalogue with a header line and a column ``path``.
 
-        Relative paths are relative to the catalogue's folder. No request is made: `with_versions`
-        adds the versions of URLs.
+        Relative paths are relative to the catalogue's folder. This makes no requests:
+        `with_versions` adds the versions of URLs.
 
         Raises
         ------
         ValueError
-            If it is not such a file, or has no rows. It names the file and the line.
+            If it is not a CSV file, or has no rows. The message has the file and the line.
 
         Notes
         -----
-        Columns have the types that PyArrow infers. A column stays text if an integer in it has
-        leading zeros (``007``), or would lose digits as a float, because it is beyond int64.
+        Columns have the types that PyArrow infers. A column stays text if it has an integer with
+        leading zeros (``007``), or an integer beyond int64 that would lose digits as a float.
 
         Examples
         --------
@@ -235,17 +236,17 @@ class Index:
         folder : path
             The folder.
         classes : sequence of str, or Index, optional
-            Names of all classes in the order of their labels, or the Index of the training files,
-            so that labels are the same if a folder lacks a class. By default the sorted names of
-            the subfolders with files; a warning names the others.
+            Names of all classes in the order of their labels, or the Index of the training files:
+            labels are then the same even if a folder lacks a class. By default the sorted names of
+            the subfolders that have files; a warning names the other subfolders.
         suffixes : sequence of str
             Suffixes to search for, in lower case, with the dot.
 
         Returns
         -------
         Index
-            Index with ``label`` (int64, number of the class in `classes`) and ``class_name``; its
-            `classes` are all names.
+            Index with ``label`` (int64, number of the class) and ``class_name``. Its attribute
+            `classes` has the names of all classes.
 
         Raises
         ------
@@ -284,40 +285,40 @@ class Index:
         Parameters
         ----------
         root : path, URL, or iterable of these
-            Folder of a group or an array, of Zarr 2 or 3, also sharded. Rows of several follow each
-            other.
+            Folder of a group or an array, of Zarr 2 or 3, also sharded. The rows of several roots
+            follow each other.
         variables : sequence of str, optional
-            Names of arrays, ``group/name`` for those of groups in the group. Those without the axis
-            of the rows, such as a land mask, are the same in each row. By default all that have the
-            axes; stores of web servers need consolidated metadata for this.
+            Names of arrays; ``group/name`` for arrays of subgroups. An array without the axis of
+            the rows, such as a land mask, is the same in each row. By default all arrays with the
+            axes; for this, a store on a web server needs consolidated metadata.
         dim : str, optional
-            Name of the axis of the rows. In arrays whose axes have no names it is the first one.
-            None makes one row of each root.
+            Name of the axis of the rows. If the axes of an array have no names, it is the first
+            axis. With None each root is one row.
         isel : mapping of str to int, optional
             Positions on other axes, such as ``{"level": 3}``, negative from the end. Two axes must
-            be left, the rows and columns of the images.
+            remain: the rows and columns of the images.
         columns : mapping of str to str, optional
-            Columns, by the names of one-dimensional arrays, or of attributes that are lists, of the
-            first variable or the group. By default the array that is called like the axis, if there
-            is one. Numbers that count from a date, and text in ISO 8601, become times.
+            Name of a one-dimensional array or a list attribute for each new column. The attribute
+            may be of the first variable or the group. By default the array with the name of the
+            axis, if it exists. Numbers since a date, and text in ISO 8601, become times.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
             With ``path``, the root; ``plane``, the position; the columns; and ``chunks``, bytes
-            that tell `chunked_pipeline` how each variable is stored.
+            that describe the storage of each variable for `chunked_pipeline`.
 
         Raises
         ------
         FileNotFoundError
-            If there is no Zarr.
+            If there is no Zarr store.
         OSError
             If it cannot be read.
         ValueError
-            If a variable is missing, or not read: objects, text, an unknown filter, chunks that
-            differ in shape; if an axis is missing, or the variables differ in size.
+            If a variable is missing or not supported (objects, text, an unknown filter, chunks of
+            different shapes), if an axis is missing, or if the variables differ in size.
 
         Examples
         --------
@@ -342,40 +343,40 @@ class Index:
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
     ) -> Self:
-        """Make an Index of variables of HDF5 and netCDF4 files, by the chunks that they are in.
+        """Make an Index of the variables of HDF5 and netCDF4 files.
 
-        h5py reads the structure of each file; the images are read without it, chunk by chunk.
+        h5py reads only the structure of each file. Images are read by chunks, without h5py.
 
         Parameters
         ----------
         data : path, or iterable of paths
-            Files, as of `scan`: a folder is searched for ``.nc``, ``.nc4``, ``.h5``, ``.hdf5``,
+            Files, as for `scan`. A folder is searched for ``.nc``, ``.nc4``, ``.h5``, ``.hdf5``,
             ``.he5`` and ``.hdf``.
         variables : sequence of str, optional
-            Names of data sets, ``group/name`` for those in groups. Those without the axis of the
-            rows are the same in each row of a file. By default all that have the axes, two beside
-            `dim` and those of `isel`.
+            Names of data sets; ``group/name`` for data sets in groups. A data set without the axis
+            of the rows is the same in each row of a file. By default all data sets that have two
+            axes beside `dim` and the axes of `isel`.
         dim : str, optional
             Name of an axis with a row for each position. By default each file is one row.
         isel : mapping of str to int, optional
             Positions on other axes, such as ``{"level": 3}``, negative from the end. Two axes must
-            be left, the rows and columns of the images. Axes without names are ``dim_0``,
-            ``dim_1`` and so on; then `dim` is the first one, by any name.
+            remain: the rows and columns of the images. Axes without names are ``dim_0``, ``dim_1``
+            and so on; `dim`, with any name, is then the first axis.
         columns : mapping of str to str, optional
-            Columns, by the names of variables or attributes: with `dim` of one axis, else of one
-            value. By default, with `dim`, its coordinates. Numbers that count from a date, and
+            Name of a variable or attribute for each new column: one-dimensional with `dim`,
+            otherwise a single value. By default the coordinates of `dim`. Numbers since a date, and
             text in ISO 8601, become times.
         progress : callable
             Wraps the files to report progress, e.g. ``tqdm.tqdm``.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
             With ``path``; with `dim` also ``plane``, the position; the columns; and ``chunks``,
-            bytes that tell `chunked_pipeline` how each variable is stored. Files for which this
-            fails are left out; the log counts them and names the first.
+            bytes that describe the storage of each variable for `chunked_pipeline`. Files that
+            cannot be read are left out; the log counts them and names the first.
 
         Raises
         ------
@@ -386,9 +387,9 @@ class Index:
         OSError
             If no file can be read.
         ValueError
-            If no file is HDF5; if a variable is missing in all files, or not read: text, compound
-            types, an unknown filter, a link to another file, a virtual data set; if an axis is
-            missing, or the variables differ in size.
+            If no file is HDF5, if a variable is missing in all files or not supported (text,
+            compound types, an unknown filter, a link to another file, a virtual data set), if an
+            axis is missing, or if the variables differ in size.
 
         Examples
         --------
@@ -422,39 +423,39 @@ class Index:
         Parameters
         ----------
         data : path, iterable of paths, or Index
-            As for `scan`: a folder, a glob, files, URLs, tars; or an Index, such as of
-            `from_manifest`, to which the facts are added.
+            A folder, a glob, files, URLs or tars, as for `scan`. Or an Index, e.g. of
+            `from_manifest`: the new columns are added to it.
         class_folders : bool
             Whether the subfolders of the folder are classes, as for `from_class_folders`.
         classes : sequence of str, or Index, optional
             Names of the classes in the order of their labels, or the Index of the training files,
             as for `from_class_folders`.
         trim_db : float, optional
-            Leave out silence at both ends: frames of 2048 samples whose power is more than these
-            decibels below that of the loudest, as in ``librosa.effects.trim``, whose default is 60.
-            Each recording is decoded for this, once; a row is then the part between, by its
-            ``start`` and ``duration``.
+            Trim silence at both ends, as ``librosa.effects.trim`` does: frames of 2048 samples are
+            silent if their power is more than `trim_db` decibels below the loudest frame. The
+            default of librosa is 60. This decodes each recording once. ``start`` and ``duration``
+            of a row are then the remaining part.
         num_threads : int
-            Files that are read concurrently.
+            Number of files that are read concurrently.
         progress : callable
             Wraps the facts of the files to report progress, e.g. ``tqdm.tqdm``.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
             With ``rate`` (samples per second, int32), ``channels`` (int32), ``duration`` (seconds,
-            float64; a duration that was there, of a part of a recording, is kept) and ``format``
-            (text). Recordings that cannot be read are left out; the log counts them and names the
-            first.
+            float64) and ``format`` (text). Existing values of ``duration`` are kept, for parts of
+            recordings. Recordings that cannot be read are left out; the log counts them and names
+            the first.
 
         Raises
         ------
         ReadError
             If no recording can be read.
         ValueError, FileNotFoundError
-            As of `scan` and `from_class_folders`.
+            As in `scan` and `from_class_folders`.
         """
         if trim_db is not None:
             check_number("trim_db", trim_db, 1e-3, 200)
@@ -473,34 +474,35 @@ class Index:
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
     ) -> Self:
-        """Make an Index of videos, with their sizes, and where the packets of each are.
+        """Make an Index of videos, with their sizes, and the positions of their packets.
 
-        PyAV demuxes each file, which reads all of it, and decodes its first frame.
+        PyAV reads each file completely to demux it, and decodes its first frame.
 
         Parameters
         ----------
         data : path, iterable of paths, or Index
-            As for `scan`: a folder, a glob, files, URLs, tars; or an Index, to which the facts are
-            added.
+            A folder, a glob, files, URLs or tars, as for `scan`. Or an Index: the new columns are
+            added to it.
         class_folders : bool
             Whether the subfolders of the folder are classes, as for `from_class_folders`.
         classes : sequence of str, or Index, optional
             Names of the classes in the order of their labels, or the Index of the training files,
             as for `from_class_folders`.
         num_threads : int
-            Files that are read concurrently.
+            Number of files that are read concurrently.
         progress : callable
             Wraps the facts of the files to report progress, e.g. ``tqdm.tqdm``.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
             With ``frames`` (int64), ``fps`` (frames / duration, float64), ``height`` and ``width``
             (pixels, as displayed, int32), ``duration`` (seconds, float64), ``codec`` (text), and
-            ``packets``, bytes by which `dali_pipelines.VideoReader` reads only what a clip needs.
-            Videos that cannot be read are left out; the log counts them and names the first.
+            ``packets``, bytes for `dali_pipelines.VideoReader`, which then reads only the packets
+            of a clip. Videos that cannot be read are left out; the log counts them and names the
+            first.
 
         Raises
         ------
@@ -509,7 +511,7 @@ class Index:
         ReadError
             If no video can be read.
         ValueError, FileNotFoundError
-            As of `scan` and `from_class_folders`.
+            As in `scan` and `from_class_folders`.
 
         Examples
         --------
@@ -536,7 +538,7 @@ class Index:
         check_integer("num_threads", num_threads, 1)
         check_bool("class_folders", class_folders)
         if classes is not None and not class_folders:
-            raise ValueError("classes are those of class folders: set class_folders=True")
+            raise ValueError("classes needs class folders: set class_folders=True")
         if class_folders:
             if not isinstance(data, str | os.PathLike):
                 given = "an Index" if isinstance(data, Index) else repr(data)
@@ -558,26 +560,26 @@ class Index:
         Parameters
         ----------
         path : path
-            JSON lines as of NeMo (``.json``, ``.jsonl``, ``.manifest``), with ``audio_filepath``;
+            JSON lines of NeMo (``.json``, ``.jsonl``, ``.manifest``), with ``audio_filepath``;
             a table of Common Voice (``.tsv``), with ``path``; or a folder of Kaldi, with
-            ``wav.scp``, and ``segments``, ``text`` and ``utt2spk`` if there are any.
+            ``wav.scp``, and optionally ``segments``, ``text`` and ``utt2spk``.
         root : path, optional
-            Folder of relative paths; by default that of the manifest, of Common Voice its ``clips``
-            and of Kaldi the working directory.
+            Folder of relative paths. The default for JSON lines is the folder of the manifest, for
+            Common Voice the folder ``clips`` beside it, and for Kaldi the working directory.
 
         Returns
         -------
         Index
-            With ``text``, and ``start`` and ``duration`` (seconds, float64), where the manifest has
-            them: the row is then this part of the recording. Other values are columns of their own
-            names, objects and lists as JSON.
+            With ``text``, ``start`` and ``duration`` (seconds, float64), if the manifest has them.
+            With ``start`` or ``duration`` a row is a part of a recording. Other fields become
+            columns with the same names; objects and lists become JSON.
 
         Raises
         ------
         OSError
             If it cannot be read.
         ValueError
-            If it is not such a manifest, or a path of Kaldi is a command. It names the line.
+            If it is not a manifest, or a path of Kaldi is a command. The message has the line.
         """
         return cls(manifest_table(os.fspath(path), None if root is None else os.fspath(root)))
 
@@ -595,28 +597,29 @@ class Index:
         Returns
         -------
         Index
-            Index with one row for each image, in the order of the file, including images without
+            Index with a row for each image, in the order of the file, also for images without
             boxes. It has ``image_id``; ``boxes``, lists of x1, y1, x2, y2 in pixels, float64; and
-            ``labels``, lists of int64. A label is the number of the category in the order of ids,
-            from 0 on: names are in `classes`, ids in `category_ids`. ``boxes_size`` is the height
-            and width of the image according to the file, or null. `dali_pipelines.Boxes` takes
-            these columns, and rejects images of another size.
+            ``labels``, lists of int64. Labels number the categories from 0 in the order of their
+            ids. Names are in `classes`, ids in `category_ids`. ``boxes_size`` is the height and
+            width of the image in the file, or null. `dali_pipelines.Boxes` takes these columns, and
+            rejects images of another size.
 
         Raises
         ------
         FileNotFoundError
             If the file, the folder or an image is missing.
         ValueError
-            If it is not such a file; if two images share an id or a file; if an annotation has an
-            unknown image or category, or a bbox that is not four finite numbers; if an image has
-            only one of height and width, or impossible ones. The message names the entry.
+            If it is not an annotation file; if two images have the same id or file; if an
+            annotation has an unknown image or category, or a bbox that is not four finite numbers;
+            if an image has only one of height and width, or invalid values. The message has the
+            entry.
 
         Notes
         -----
         Boxes of crowds (``iscrowd``) and boxes without area are left out; the log counts them.
         Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. with
-        pycocotools, and add a column of these for `dali_pipelines.Mask`. Labels depend only on the
-        list of categories, so two files with the same list agree.
+        pycocotools, and add a column of their paths for `dali_pipelines.Mask`. Labels depend only
+        on the list of categories, so files with the same list have the same labels.
 
         Examples
         --------
@@ -630,31 +633,31 @@ class Index:
     def from_tar(
         cls, data: Data, *, image: str | None = None, storage: Storage | None = None
     ) -> Self:
-        """Make an Index of the samples in tar files in the form of WebDataset.
+        """Make an Index of the samples in tar files of WebDataset.
 
-        `scan` does the same for a ``.tar``, a glob or list of them, or a folder of them.
+        `scan` does the same for a ``.tar``, and for a glob, list or folder of tars.
 
         Parameters
         ----------
         data : path, or iterable of paths
-            A tar, a glob, a folder, paths, or URLs of tars or of a prefix; ``{0000..0999}`` means
+            A tar, a glob, a folder, paths, or URLs of tars or of a prefix. ``{0000..0999}`` means
             each of these numbers.
         image : str, optional
-            Extension of the image of a sample, e.g. ``"left.jpg"``; by default the first suffix of
+            Extension of the image of a sample, e.g. ``"left.jpg"``. By default the first suffix in
             `readers.index.scan.SUFFIXES` that is the extension of a member.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
-            Index with ``key`` (text). Members with equal names up to the first dot of the base name
-            form a sample; the rest of the name is the extension. Short texts (``.cls``, ``.id``,
-            ``.txt`` and so on, at most 64 KiB) become columns named after their extension: int64 if
-            all are integers, otherwise text. Each field of ``.json`` becomes a column, e.g.
-            ``json_width``; lists and objects in fields stay JSON, as text. Other images become
-            columns for `dali_pipelines.Mask`, e.g. ``seg_png_path``, ``seg_png_offset`` and
-            ``seg_png_nbytes`` for members ``.seg.png``. Columns are null for samples without such a
+            Index with ``key`` (text). Members with the same name up to the first dot of the base
+            name are a sample, and the rest of the name is the extension. Short texts (``.cls``,
+            ``.id``, ``.txt`` and so on, at most 64 KiB) become columns with the name of their
+            extension: int64 if all are integers, otherwise text. Each field of ``.json`` becomes a
+            column, e.g. ``json_width``; lists and objects in fields become JSON text. Other images
+            become columns for `dali_pipelines.Mask`: members ``.seg.png`` become ``seg_png_path``,
+            ``seg_png_offset`` and ``seg_png_nbytes``. A column is null for samples without the
             member.
 
         Raises
@@ -662,21 +665,22 @@ class Index:
         FileNotFoundError
             If there is no such file.
         ValueError
-            If none of the files can be read, or no sample has an image. A file cannot be read if it
-            is not a tar, is compressed, has sparse members, two members of one name, or a stale
-            ``.idx``. If others can be read, it is left out, and the log names it.
+            If no file can be read, or no sample has an image. A file cannot be read if it is not a
+            tar, is compressed, has sparse members or two members with the same name, or if its
+            ``.idx`` is out of date. If other files can be read, it is left out, and the log names
+            it.
 
         Notes
         -----
-        If the extension of no member is just the suffix of an image, names contain dots, like those
-        of AIA. Then each image is a sample, and members with the same name up to the suffix belong
-        to it.
+        If no member has just the suffix of an image as extension, the names are taken to contain
+        other dots, like names of AIA files. Then each image is a sample, and members with the same
+        name up to the suffix belong to it.
 
-        If wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place of
-        the headers of the tar, after a comparison with some of these. The log counts all that is
-        left out: samples without an image, samples with a text that is not UTF-8 or not JSON, the
-        rest of a damaged tar, members that are neither images nor texts, and links to files outside
-        of the tar. Links to other members count as members.
+        If a file of wds2idx, with the suffix ``.idx``, is beside a tar, it is read instead of the
+        headers of the tar, and compared with some of them. The log counts everything that is left
+        out: samples without an image, samples with a text that is not UTF-8 or not JSON, the rest
+        of a damaged tar, members that are neither images nor texts, and links to files outside the
+        tar. Links to other members count as members.
 
         Examples
         --------
@@ -701,21 +705,21 @@ class Index:
         ----------
         data : path, or iterable of paths
             A file, a glob, a folder (searched for ``.tfrecord``, ``.tfrecords`` and ``.tfrec``), or
-            paths; ``{0000..0999}`` means each of these numbers.
+            paths. ``{0000..0999}`` means each of these numbers.
         image : str
             Feature with the encoded image.
         columns : sequence of str, or mapping of str to str, optional
-            Features that become columns, by default all others. A mapping gives them other names.
+            Features that become columns, by default all except the image. A mapping renames them.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
             Index with ``key``, the number of the record in its file. Features with one value become
-            numbers or text, others lists. Images, and bytes that are not text, become e.g.
-            ``mask_path``, ``mask_offset`` and ``mask_nbytes``. Columns are null for records without
-            the feature.
+            numbers or text, other features become lists. A feature ``mask`` with another image, or
+            with bytes that are not text, becomes ``mask_path``, ``mask_offset`` and
+            ``mask_nbytes``. A column is null for records without the feature.
 
         Raises
         ------
@@ -730,10 +734,9 @@ class Index:
 
         Notes
         -----
-        Files are read whole, and the checksums of their records are compared; ``.idx`` files are
-        not needed. Records without the image, damaged ones, and those that are not an Example are
-        left out, and so is the rest of a file after damage that hides further records. The log
-        counts all of them.
+        Files are read completely, without ``.idx`` files, and the checksums of records are checked.
+        Records are left out if they have no image, are damaged, or are not an Example; so is the
+        rest of a file after damage that hides further records. The log counts them.
 
         Examples
         --------
@@ -745,21 +748,21 @@ class Index:
 
     @classmethod
     def from_recordio(cls, data: Data, *, storage: Storage | None = None) -> Self:
-        """Make an Index of the images in RecordIO files in the form of MXNet's im2rec.
+        """Make an Index of the images in RecordIO files of MXNet's im2rec.
 
         Parameters
         ----------
         data : path, or iterable of paths
             A file, a glob, a folder (searched for ``.rec``), or paths.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
-            Index with ``label``: int64 if all are integers, otherwise floats; lists if a record has
-            several. ``key`` is the id of the record. If there is a file with the suffix ``.idx``,
-            it determines the order of the rows and their ``key``.
+            Index with ``label``: int64 if all labels are integers, otherwise floats; lists if a
+            record has several labels. ``key`` is the id of the record. If there is a file with the
+            suffix ``.idx``, rows have its order and keys.
 
         Raises
         ------
@@ -770,9 +773,9 @@ class Index:
 
         Notes
         -----
-        Records that contain the four bytes that separate records are stored in parts. They are left
-        out, and so are damaged records, and the rest of a file after damage that hides further
-        records. The log counts all of them.
+        Records are left out if they are damaged, or if they are stored in several parts, because
+        they contain the separator of records; so is the rest of a file after damage that hides
+        further records. The log counts them.
 
         Examples
         --------
@@ -791,27 +794,27 @@ class Index:
         data : path, or iterable of paths
             A folder with ``data.mdb``, a file, a glob, or paths.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
         Index
-            Index in the order of the keys, with ``key`` (text), and with ``label`` (int64) from
-            Datums.
+            Index in the order of the keys, with ``key`` (text); for Datum messages also with
+            ``label`` (int64).
 
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         ValueError
-            If a file is damaged, cut off or being written, has several databases or several values
-            of a key, or has Datums with pixels that are not encoded.
+            If a file is damaged, truncated or being written, has several databases or several
+            values of a key, or has Datum messages with pixels that are not encoded.
 
         Notes
         -----
-        Rows are spans of the file, so neither this nor reading needs the library lmdb, locks or a
-        map size. The log counts values that are not images. After a write to the file its rows are
-        rejected: make the Index again.
+        Rows are spans of the file. So neither this method nor the Readers need the library lmdb,
+        locks or a map size. The log counts values that are not images. After a write to the file
+        its rows are rejected: make the Index again.
 
         Examples
         --------
@@ -842,51 +845,50 @@ class Index:
         """Make an Index with a row for each object of a catalogue on each image that shows it.
 
         Its columns ``y`` and ``x`` are the first row and column of a window with the object in the
-        middle. A Loader cuts these windows, as with ``window="row"``, ``crop=size`` and this
-        `outside`, even after saving and loading the Index. Settings of the Loader override these.
+        middle. A Loader cuts out these windows, as with ``window="row"``, ``crop=size`` and this
+        `outside`, even after the Index is saved and loaded. Settings of the Loader override these.
 
         Parameters
         ----------
         images : Index, or data for `scan`
             The images, with a row for each. Without a column ``hdu``, the first image of each file,
-            or those of `hdus`.
+            or the images of `hdus`.
         catalogue : path, astropy Table or pyarrow Table
             Table with a row for each object. Files are CSV, ECSV, Parquet, FITS tables or VOTables.
-            It has pixels (`x` and `y`) or positions on the sky (`ra` and `dec`). If it has both,
-            the columns that are passed are used, otherwise pixels if their image is unambiguous. A
-            column ``path`` has the image of each object, as a path (relative to the catalogue) or
-            base name, and ``hdu`` the number of the HDU; if `images` lacks a column ``hdu``, it
-            gets rows for these HDUs. Without ``path``, pixels are those of the only image, and
-            positions may be on any image.
+            The table has pixels (`x` and `y`) or positions on the sky (`ra` and `dec`). If it has
+            both, the columns that are passed as arguments are used; without arguments, pixels are
+            used if their image is unambiguous. A column ``path`` has the image of each object, as a
+            path (relative to the catalogue) or base name. A column ``hdu`` has the number of its
+            HDU: if `images` has no column ``hdu``, it gets rows for these HDUs. Without ``path``,
+            pixels belong to the only image, and positions may be on any image.
         size : int or sequence of int
             (height, width) of the windows in pixels, or one number for both.
         x, y : str
             Columns of pixels along rows and columns of the image.
         ra, dec : str
             Columns of positions in ICRS, in degrees, or in the unit of the column. FITS has no unit
-            hourangle: set it in an astropy Table.
+            hourangle: set this unit in an astropy Table.
         origin : {0, 1}
-            Number of the first pixel's middle in columns `x` and `y`: 1 as in FITS and SExtractor.
+            Coordinate of the centre of the first pixel in `x` and `y`: 1 in FITS and SExtractor.
         outside : {"reject", "fill", "shift"}
-            Objects to keep at edges. ``reject`` keeps those whose window is wholly inside the
-            image; ``fill`` those whose window overlaps the image, even if the object is beside it;
-            ``shift`` those that are on the image. ``y`` and ``x`` are not moved: the Loader does
-            that. For filled windows of objects on the image, pass ``"shift"`` here and ``"fill"``
-            to the Loader.
+            Objects to keep at edges. ``reject`` keeps an object if its window is wholly inside the
+            image, ``fill`` if its window overlaps the image, and ``shift`` if the object is on the
+            image. The Loader moves or fills windows; ``y`` and ``x`` are not changed here. For
+            filled windows of objects on the image, pass ``"shift"`` here and ``"fill"`` to the
+            Loader.
         subpixel : bool
-            Let windows begin at fractions of a pixel, so that the object is exactly in the middle:
-            ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64 and
-            begin where `astropy.nddata.Cutout2D` does.
+            Begin windows at fractions of a pixel, so that the object is exactly in the middle:
+            ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64, as
+            in `astropy.nddata.Cutout2D`.
         columns : sequence of str, or mapping of str to str, optional
-            Columns of the catalogue to keep, by default all but ``path`` and ``hdu``. A mapping
-            gives them other names. By default ``x`` and ``y`` are kept as ``catalogue_x`` and
-            ``catalogue_y``.
+            Columns of the catalogue to keep, by default all except ``path`` and ``hdu``. A mapping
+            renames them. By default ``x`` and ``y`` become ``catalogue_x`` and ``catalogue_y``.
         hdus : int, str or sequence of these, optional
-            HDUs of each file of `images` without a column ``hdu``: numbers, and EXTNAMEs with ``*``
-            for any characters, e.g. ``"SCI*"`` for mosaics. All HDUs of a name are taken. Files
-            that lack one, or are cut off, are left out.
+            HDUs of each file, if `images` has no column ``hdu``: numbers, and EXTNAMEs with ``*``
+            for any characters, e.g. ``"SCI*"`` for mosaics. All HDUs with a name are taken. Files
+            that lack one of the HDUs, or are truncated, are left out.
         storage : Storage, optional
-            How remote objects are requested.
+            Settings for requests of remote objects.
 
         Returns
         -------
@@ -899,21 +901,21 @@ class Index:
         FileNotFoundError
             If there is no such catalogue or image.
         KeyError
-            If the catalogue lacks a column; it lists those that exist.
+            If the catalogue lacks a column. The message lists the existing columns.
         TypeError
-            If the catalogue is not a table, or an Index cannot have a column of this type.
+            If the catalogue is not a table, or an Index cannot hold a column of this type.
         ValueError
-            If no row is left, positions are not numbers, two columns would have one name, or names
-            of images are ambiguous.
+            If no row is left, positions are not numbers, two columns would have the same name, or
+            names of images are ambiguous.
 
         Notes
         -----
-        One warning in the log counts the objects without a row, because they have no position
-        (null, NaN, or a declination beyond 90 degrees), are on no image or too near to an edge; and
-        the images that cannot be read or have no sky coordinates.
+        A warning in the log counts the objects without a row: they have no position (null, NaN, or
+        a declination beyond 90 degrees), are on no image, or are too close to an edge. It also
+        counts the images that cannot be read or have no sky coordinates.
 
-        Sky coordinates (WCS) are astropy's, with distortions, for each object within a circle
-        around the image. For positions on the sky the headers of all images are read; for pixels
+        astropy converts sky coordinates (WCS), including distortions, for the objects in a circle
+        around each image. For positions on the sky the headers of all images are read; for pixels
         only if there are no columns ``height`` and ``width``.
 
         Examples
@@ -945,9 +947,8 @@ class Index:
         Parameters
         ----------
         path : path
-            A file written by `save`; or any Parquet file, or Arrow IPC file with the suffix
-            ``.arrow``, whose table is an Index. Relative paths are relative to the folder of the
-            file.
+            A file of `save`, or any Parquet file or Arrow IPC file (with the suffix ``.arrow``)
+            whose table is an Index. Relative paths are relative to the folder of the file.
 
         Raises
         ------
@@ -956,9 +957,9 @@ class Index:
 
         Notes
         -----
-        An ``.arrow`` file written by `save` opens at once, whatever its number of rows: it is
-        memory-mapped. While the Index is in use the file may be deleted or replaced by renaming,
-        but not written to in place: reading a row then raises ReadError.
+        An ``.arrow`` file of `save` is memory-mapped, so it opens at once for any number of rows.
+        While the Index is in use, the file may be deleted or replaced by renaming. After a write to
+        the file, reading a row raises ReadError.
 
         Examples
         --------
@@ -975,7 +976,7 @@ class Index:
 
     @classmethod
     def _of_file(cls, table: pa.Table, path: str | os.PathLike[str]) -> Self:
-        """Make an Index of the table of a file; relative paths are relative to its folder."""
+        """Make an Index of the table of a file. Relative paths are relative to its folder."""
         try:
             schema.check_distinct(table)
             return cls(absolute(table, folder_of(path)))
@@ -985,42 +986,41 @@ class Index:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the Index, all or nothing: as Parquet, or as Arrow IPC.
 
-        Parquet is compact. Arrow takes as much room as the table, 68 bytes per row for paths of 60
-        characters, but opens at once even with a hundred million rows, and the reader processes
-        share the file on disk, see `load`. It has absolute paths: relative ones are resolved
-        against its folder. For an archive that is moved, see `moved`.
+        Parquet is compact. Arrow has the size of the table, e.g. 68 bytes per row for paths of 60
+        characters. But it opens at once even with a hundred million rows, and reader processes
+        share the file, see `load`. Its paths are absolute: relative paths are resolved against its
+        folder. For an archive that is moved, see `moved`.
 
         Parameters
         ----------
         path : path
-            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises. If it is a link, its
-            target is written.
+            Must end in ``.parquet`` or ``.arrow``. The target of a link is written.
 
         Raises
         ------
         ValueError
             If it has another suffix.
         OSError
-            If it cannot be written, e.g. because the disk is full; an existing file is kept.
+            If it cannot be written, e.g. because the disk is full. An existing file is kept.
         """
         write_index_file(self.table, path, lambda: self.digest)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.table}  # a copy in memory, which needs no file
+        return {"table": self.table}  # without the mapped file
 
-    # ---- What it holds ---------------------------------------------------------------------------
+    # ---- Contents --------------------------------------------------------------------------------
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of their labels; () if there are none.
 
-        They are stored in the metadata of the table, and so in an Index file.
+        They are stored in the metadata of the table, and so also in an Index file.
         """
         return classes_of(self.table)
 
     @property
     def category_ids(self) -> tuple[int, ...]:
-        """Ids of `classes` in the COCO file of `from_coco`, in the order of labels; otherwise ().
+        """Ids of `classes` in the file of `from_coco`, in the order of labels; otherwise ().
 
         ``index.category_ids[label]`` is the category_id for COCO's evaluation.
         """
@@ -1030,34 +1030,34 @@ class Index:
     def window_size(self) -> tuple[int, int] | None:
         """(height, width) in pixels of the windows of `cutouts` or `each_window`; otherwise None.
 
-        It is stored like `classes`, and dropped if columns ``y`` and ``x`` get other values. A
-        Loader cuts these windows unless its settings say otherwise.
+        It is stored like `classes`, and removed if columns ``y`` and ``x`` get other values. A
+        Loader cuts out these windows by default.
         """
         windows = windows_of(self.table)
         return None if windows is None else windows.size
 
     @property
     def outside(self) -> Outside | None:
-        """Treatment of windows that are not wholly inside, as passed to `cutouts`; otherwise None.
+        """Treatment of windows that cross an edge, as passed to `cutouts`; otherwise None.
 
-        It is stored with `window_size`, and a Loader uses it, too.
+        It is stored with `window_size`, and a Loader uses it by default.
         """
         windows = windows_of(self.table)
         return None if windows is None else windows.outside
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the parts, if a sample consists of several files."""
+        """Names of the parts of a sample; () if a sample is one file."""
         return schema.part_names(self.table)
 
     @property
     def frames(self) -> Frames:
-        """The `channels` and `offsets`, and the parts that follow from them."""
+        """The `channels` and `offsets`, and the names of the resulting parts."""
         return frames_of(self.table)
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels of samples of several files; () for one channel without a name."""
+        """Names of the channels of a sample; () for one channel without a name."""
         return self.frames.channels
 
     @property
@@ -1094,7 +1094,7 @@ class Index:
         Returns
         -------
         dict, pyarrow.ChunkedArray or Index
-            Values of a row by column; a column; or the Index of the rows.
+            Values of a row by column; a column; or an Index of the rows.
 
         Raises
         ------
@@ -1117,14 +1117,14 @@ class Index:
         return dict(zip(self.table.column_names, found, strict=True))
 
     def __getitems__(self, _: object) -> NoReturn:
-        """Raise TypeError: this is how a DataLoader of PyTorch asks a data set for samples."""
+        """Raise TypeError, as only PyTorch's DataLoader calls this method, for samples."""
         raise TypeError(
-            "an Index lists images, and does not read them: pass it to a Loader in place of a "
-            "DataLoader, such as Loader(fits_pipeline, index, batch_size=16)"
+            "an Index lists images, and does not read them: replace the DataLoader by a Loader, "
+            "such as Loader(fits_pipeline, index, batch_size=16)"
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows, each as the values by column."""
+        """Yield each row as a dict of its values by column."""
         names = self.table.column_names
         for start in range(0, len(self), _ROWS_AT_A_TIME):
             for row in rows_of(self.table.slice(start, _ROWS_AT_A_TIME)):
@@ -1148,16 +1148,16 @@ class Index:
         return str(self._value("path", row))
 
     def name(self, row: int) -> str:
-        """Return the path of a row; for a span of a file with its first byte and end."""
+        """Return the path of a row; for a span of a file, also its first byte and end."""
         return LOCAL.at(self.path(row), *(self._value(name, row) for name in SPAN)).name
 
     def hdu(self, row: int) -> int | None:
-        """Return the HDU of a row; None if the Index names none."""
+        """Return the HDU of a row, or None."""
         number = self._value("hdu", row)
         return None if number is None else int(number)
 
     def plane(self, row: int) -> int | None:
-        """Return the plane of a row; None if the Index names none."""
+        """Return the plane of a row, or None."""
         number = self._value("plane", row)
         return None if number is None else int(number)
 
@@ -1184,7 +1184,7 @@ class Index:
         Raises
         ------
         IndexError
-            If a row does not exist; negative numbers do not count from the end.
+            If a row does not exist. Negative numbers do not count from the end.
         TypeError
             If `rows` are neither row numbers nor a mask.
         ValueError
@@ -1199,22 +1199,22 @@ class Index:
         ----------
         condition : str
             SQL expression on the columns, in DuckDB's dialect, e.g. ``"wavelnth = 171 AND exptime >
-            1.9"``. Columns are named as in the Index, in any case, or by FITS keywords in double
-            quotes, such as ``"DATE-OBS"`` for ``date_obs``. The expression can only reach the
-            table. A row for which it is null, e.g. because a value is missing, is left out. NaN is
-            a missing value, too: ``flux IS NULL`` finds it. Dates and times without a time zone are
-            in UTC.
+            1.9"``. Names of columns are as in the Index, in any case, or FITS keywords in double
+            quotes, such as ``"DATE-OBS"`` for ``date_obs``. The expression can reach only the
+            table. A row is left out if the expression is null, e.g. because a value is missing. NaN
+            is a missing value, too: ``flux IS NULL`` finds it. Dates and times without a time zone
+            are in UTC.
 
         Raises
         ------
         ModuleNotFoundError
             If DuckDB is not installed; it is in the extra ``cli``.
         TypeError
-            If the condition is not text, but e.g. a mask.
+            If the condition is not text.
         ValueError
-            If it is not such an expression, if its values are not bools, if no row matches, or if
-            names of columns differ only in case; or if its result could differ each time, because
-            of a sample, a function such as ``random`` or ``today``, or a table function.
+            If the condition is not an expression, if its values are not bools, if no row matches,
+            or if names of columns differ only in case. Also if its result could vary, because of a
+            sample, a function such as ``random`` or ``today``, or a table function.
         """
         rows = matching(self.table, condition)
         if not len(rows):
@@ -1230,23 +1230,22 @@ class Index:
     ) -> dict[str, Self]:
         """Return an Index for each part, e.g. for training, validation and test.
 
-        The part of a row depends only on its value of `by`: it stays the same when files are added,
-        removed or reordered. Rows with the same value are in the same part.
+        The part of a row depends only on its value of `by`, so it stays the same when files are
+        added, removed or reordered. Rows with the same value are in the same part.
 
         Parameters
         ----------
         fractions : mapping of str to float
-            Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. These
-            are expected values: the more different values of `by` there are, the closer the sizes
-            come to them.
+            Names and relative sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``.
+            These are expected values: with more distinct values of `by`, sizes are closer to them.
         by : str, TimeBlocks or TimeOrder, optional
-            Column of text, bytes, integers, bools or times, e.g. of the patient or the night, whose
-            rows must stay together. Or blocks of time, see `TimeBlocks`; or parts in the order of
-            time, see `TimeOrder`. Rows in the gaps of these are in no part, and the log counts
+            Column of text, bytes, integers, bools or times. Rows with the same value, e.g. the same
+            patient or night, stay together. Or blocks of time, see `TimeBlocks`; or parts in the
+            order of time, see `TimeOrder`: rows in their gaps are in no part, and the log counts
             them. By default ``key`` for samples in containers, otherwise ``path``. Parts are not
-            stratified: a small one may lack a class.
+            stratified: a small part may lack a class.
         seed : int
-            In [0, 2**64): each seed makes another split, except with `TimeOrder`.
+            In [0, 2**64). Each seed makes another split, except with `TimeOrder`.
 
         Raises
         ------
@@ -1255,24 +1254,25 @@ class Index:
         TypeError
             If the column has another type.
         ValueError
-            If the fractions do not add up to 1, a value is null, or a part would get no row. If one
-            of the next 100 seeds gives rows to each part, the message names it.
+            If the fractions do not add up to 1, a value is null, or a part would get no row. Then
+            the message names one of the next 100 seeds with rows in each part, if there is one.
 
         Notes
         -----
         The hash is 64-bit BLAKE2b of the value in UTF-8, big-endian, with the seed as little-endian
         salt. Integers are hashed in decimal, bools as 0 and 1, times in nanoseconds since 1970. A
         part gets the hashes in its share of [0, 2**64), in the order of the fractions. With
-        ``path``, the part depends on the whole path: a copy of the archive in another folder is
-        split differently. Save the parts, and use `moved` there; or split by a column of relative
-        paths.
+        ``path``, the part depends on the whole path, so a copy of the archive in another folder is
+        split differently. Save the parts, and use `moved` for the copy; or split by a column of
+        relative paths.
 
-        Blocks of time 10 n to 10 n + 9 are run n. Its hashes are in different tenths of [0, 2**64),
-        in a random order, and those of runs 2 n and 2 n + 1 in different twentieths, so that each
-        run has nearly the desired fractions. Let h(n) be ``mix(n * 0x9e3779b97f4a7c15 + start)`` of
-        SplitMix64, where start is the hash of no bytes, and r the rank of h(block) in its run. Then
-        the half of the tenth is ``half = (mix(h(run // 2) + r) + run) % 2``, and the hash ``(2 * r
-        + half) * (2**64 // 20) + h(block) % 2**32 * (2**32 // 20)``.
+        Blocks of time 10 n to 10 n + 9 are run n. So that each run has nearly the desired
+        fractions, its hashes are in different tenths of [0, 2**64), in random order, and the hashes
+        of runs 2 n and 2 n + 1 are in different twentieths. Let h(n) be ``mix(n *
+        0x9e3779b97f4a7c15 + start)`` of SplitMix64, where start is the hash of no bytes, and let r
+        be the rank of h(block) in its run. Then ``half = (mix(h(run // 2) + r) + run) % 2`` is the
+        half of the tenth, and the hash is ``(2 * r + half) * (2**64 // 20) + h(block) % 2**32 *
+        (2**32 // 20)``.
         """
         parts = split_rows(self.table, fractions, by, seed)
         return {name: self.select(rows) for name, rows in parts.items()}
@@ -1281,27 +1281,27 @@ class Index:
     def concat(cls, indexes: Iterable[Index], *, fill: bool = False) -> Self:
         """Return an Index of the rows of several Indexes, one after the other.
 
-        Rows that are in several of them are repeated. Numbers of different types are promoted to
-        int64, or to float64 if one of them is a float.
+        Rows in several Indexes are repeated. Numbers of different types are promoted to int64, or
+        to float64 if one type is a float.
 
         Parameters
         ----------
         indexes : iterable of Index
             At least one.
         fill : bool
-            Fill columns that some Indexes lack with null, instead of raising an error.
+            Fill missing columns with null, instead of raising an error.
 
         Raises
         ------
         TypeError
             If one of them is not an Index.
         ValueError
-            If there is none, if they have different columns (without `fill`), incompatible types of
-            a column, labels of different classes, samples with different `offsets`, or images of
-            arrays with another order of axes.
+            If there is no Index, or they have different columns (without `fill`), incompatible
+            types of a column, labels of different classes, samples with different `offsets`, or
+            arrays with different orders of axes.
         """
         if isinstance(indexes, Index) or not isinstance(indexes, Iterable):
-            given = "one" if isinstance(indexes, Index) else repr(indexes)
+            given = "one Index" if isinstance(indexes, Index) else repr(indexes)
             raise TypeError(f"concat takes a sequence of Indexes, as [first, second], got {given}")
         several = list(indexes)
         for index in several:
@@ -1322,19 +1322,19 @@ class Index:
     ) -> Self:
         """Group files that are close in time into samples with one file for each channel.
 
-        With `offsets` a sample has these files at several times, as a sequence of frames.
+        With `offsets` a sample has these files at several times: it is a sequence of frames.
 
         Parameters
         ----------
         channels : sequence, optional
-            Values of the column `by`. Without `cadence` the first is the reference: each of its
-            files makes a sample. None means that all files are one channel, which needs `offsets`;
-            `by` is then ignored, so choose the files of one channel first.
+            Values of the column `by`. Without `cadence` the first channel is the reference: each of
+            its files makes a sample. With None all files are one channel, `by` is ignored, and
+            `offsets` are required.
         by : str
             Column that identifies the channel: numbers or text.
         time : str
-            Column of times. For AIA that is T_OBS, the middle of the exposure: DATE-OBS is its
-            start, which the automatic exposure control moves.
+            Column of times. For AIA use T_OBS, the middle of the exposure: DATE-OBS is the start,
+            and the automatic exposure control changes the length.
         tolerance : float, str or Quantity
             Largest time difference between a file and its sample, inclusive: in seconds, or a
             duration for ``astropy.units.Quantity``, e.g. ``"12 s"``. The default is the cadence of
@@ -1345,20 +1345,20 @@ class Index:
             Put samples at the multiples of this duration since 1970-01-01T00:00, instead of at the
             times of the first channel. At least twice the tolerance.
         offsets : sequence of float, str or Quantity, optional
-            Times of the frames minus that of the sample, e.g. ``("-24min", "-12min", "0",
-            "+12min")``, in the order of the frames; 0 need not be among them. Their distances must
-            be more than twice the tolerance.
+            Time of each frame minus the time of the sample, e.g. ``("-24min", "-12min", "0",
+            "+12min")``, in the order of the frames. 0 is not required. Offsets must be more than
+            twice the tolerance apart.
 
         Returns
         -------
         Index
-            Index with one row for each sample, in order of time, with ``path`` (and ``hdu`` and
-            ``plane``, if this Index has them) of the first part that exists, ``time``, and for each
+            Index with a row for each sample, in order of time. It has ``path`` (and ``hdu`` and
+            ``plane``, if this Index has them) of the first existing part; ``time``; and for each
             channel e.g. ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and
-            ``dt_171`` (float64, file minus sample in seconds, NaN if missing). With `offsets` these
-            are ``path_171-24min``, ``path_171+0`` and so on, or ``path_-24min`` and ``path_0``
-            without `channels`: all channels of the first offset, then all of the second, and so on.
-            See the attributes `channels` and `offsets`.
+            ``dt_171`` (float64, file minus sample in seconds, NaN if missing). With `offsets` the
+            names are ``path_171-24min``, ``path_171+0`` and so on; without `channels` they are
+            ``path_-24min`` and ``path_0``. The order is all channels of the first offset, then all
+            channels of the second, and so on. See the attributes `channels` and `offsets`.
 
         Raises
         ------
@@ -1368,25 +1368,25 @@ class Index:
             If `time` is not a column of times.
         ValueError
             If a channel has no file, no sample is left, an argument is out of range, or the rows
-            are samples of several files already.
+            are already samples of several files.
 
         Notes
         -----
-        A sample takes the nearest file of each channel, the earlier of two equally near ones. A
-        file is in one sample at most: if it is the nearest file of several samples, the nearest
-        sample gets it (the later of two equally near ones), and the others lack the channel. If
-        files have the same channel and time, the first row is used. Rows without a time are left
-        out. The log has warnings with the numbers of both, and at level INFO the number of rows
-        near no sample, or near a dropped one. It also counts dropped samples and their missing
-        channels, in a warning if more than half are dropped.
+        A sample takes the nearest file of each channel, and the earlier of two equally near files.
+        A file is in at most one sample. If it is the nearest file of several samples, the nearest
+        sample gets it (the later of two equally near samples), and the other samples lack the
+        channel. Of files with the same channel and time, the first row is used. Rows without a time
+        are left out. The log has warnings with the numbers of both kinds of rows, and at level INFO
+        the number of other rows that are in no sample. It also counts dropped samples and their
+        missing channels, in a warning if more than half of the samples are dropped.
 
-        With `offsets` each frame is also the nearest file, and a file may be in many samples. The
-        parts of a `split` share no file if it is by ``TimeBlocks("time", block, gap)`` or
+        With `offsets` each frame is also the nearest file, but a file may be in many samples. Parts
+        of a `split` share no file if the split is by ``TimeBlocks("time", block, gap)`` or
         ``TimeOrder("time", gap)``, and `gap` is at least the last offset minus the first, plus
-        twice the tolerance. Otherwise the log counts the frames that they share.
+        twice the tolerance. Otherwise the log counts the shared frames.
 
-        `by` and `tolerance` are named as in pandas: this is ``merge_asof`` with
-        ``direction="nearest"`` and each file used once.
+        `by` and `tolerance` have the meaning of pandas: this is ``merge_asof`` with
+        ``direction="nearest"``, but each file is used once.
         """
         grouping = Grouping(
             channels=channels,
@@ -1413,8 +1413,8 @@ class Index:
         Raises
         ------
         ValueError
-            If there is no number, or a negative one, if the Index already has planes, or if its
-            rows are samples of several files.
+            If `planes` is empty or has a negative number, if the Index already has planes, or if
+            its rows are samples of several files.
         """
         return type(self)(plane_rows(self.table, planes))
 
@@ -1427,20 +1427,20 @@ class Index:
     ) -> Self:
         """Return an Index with one row for each window of a grid over each image.
 
-        Its columns ``y`` and ``x`` are the first row and column of each window. A Loader cuts these
-        windows, as with ``window="row"`` and this `crop`. If the stride is not larger than the
-        crop, windows cover the whole image: the last ones along an axis end at its end, and overlap
-        those before them if the grid does not fit.
+        Its columns ``y`` and ``x`` are the first row and column of each window. A Loader cuts out
+        these windows, as with ``window="row"`` and this `crop`. If the stride is at most the crop,
+        windows cover the whole image: the last window on an axis ends at the edge, and may overlap
+        the one before.
 
         Parameters
         ----------
         crop : int or sequence of int
             (height, width) of the windows in pixels, or one number for both.
         image : sequence of int or str
-            (height, width) of all images in pixels, or the names of two columns with them, e.g.
-            ``("height", "width")``.
+            (height, width) of all images in pixels, or the names of two columns for each image,
+            e.g. ``("height", "width")``.
         stride : int or sequence of int, optional
-            Pixels from one window to the next along rows and columns; by default those of the crop.
+            Pixels from one window to the next along rows and columns; by default the crop.
 
         Raises
         ------
@@ -1453,12 +1453,11 @@ class Index:
         return type(self)(window_rows(self.table, crop, image, stride))
 
     def each_clip(self, frames: int, *, stride: int = 1, every: int | str | None = None) -> Self:
-        """Return an Index with one row for each clip of each video, as of `scan_videos`.
+        """Return an Index with a row for each clip of each video of `scan_videos`.
 
-        Its column ``frame`` holds the first frame of each clip, counted from 0, and ``packets``
-        only those that the clip needs. A Loader reads these clips, with the same `frames` and
-        `stride`. The last clip of a video ends at its last frame, so it overlaps with the one
-        before if the grid does not fit.
+        Its column ``frame`` is the first frame of each clip, counted from 0, and ``packets`` has
+        only the packets of the clip. Pass the same `frames` and `stride` to the Loader. The last
+        clip of a video ends at its last frame, and may overlap the one before.
 
         Parameters
         ----------
@@ -1467,14 +1466,14 @@ class Index:
         stride : int
             Frames of the video from one frame of the clip to the next.
         every : int or str, optional
-            From one clip to the next: a number of frames, or seconds as ``"2s"``; by default
-            ``frames * stride``, so that clips follow each other.
+            Step from one clip to the next: a number of frames, or seconds such as ``"2s"``; by
+            default ``frames * stride``, without gap or overlap.
 
         Raises
         ------
         ValueError
-            If the Index is not of videos, already has a column ``frame``, or has a video that is
-            shorter than a clip.
+            If the Index has no videos, already has a column ``frame``, or has a video shorter than
+            a clip.
         """
         return type(self)(clip_rows(self.table, frames, stride, every))
 
@@ -1485,14 +1484,14 @@ class Index:
         ----------
         old, new : path
             Folders, or URLs such as ``s3://bucket/archive``. Paths below `old` become paths below
-            `new`, also those of parts and in columns such as ``mask_path``; other paths stay.
+            `new`, also for parts and in columns such as ``mask_path``. Other paths stay.
 
         Returns
         -------
         Index
-            Index with the same `digest`, if all files were below `old`, so that a saved state can
-            be loaded. It is not checked that the files exist and are the same. Files at URLs have
-            null as ``etag`` and ``file_bytes`` until `with_versions` adds these.
+            Index with the same `digest` if all files were below `old`, so that a saved state can be
+            loaded. The files are not checked. For files at URLs, ``etag`` and ``file_bytes`` are
+            null until `with_versions` adds them.
 
         Raises
         ------
@@ -1508,14 +1507,13 @@ class Index:
         Parameters
         ----------
         name : str
-            Name of the column. Columns that locate files (``path``, ``hdu``, ...) have a meaning,
-            see `Index`.
+            Name of the column. Some names locate files (``path``, ``hdu``, ...), see `Index`.
         values : array_like or pyarrow.Array, shape (len,)
             Numbers, bools, text, bytes or times. None, NaT, missing values of pandas, and masked
             values of NumPy or astropy become null. Or an array of shape (len, k), with k numbers
-            for each row. Or for each row a list of numbers, or an array of shape (n, k), such as n
-            boxes of k = 4; [] for none. Or for each row a list of these, one for each frame of a
-            video, or a list of paths of its masks. The unit of a Quantity is not kept.
+            for each row. Or for each row a list of numbers, or an array of shape (n, k), e.g. n
+            boxes of k = 4 numbers; [] for none. For videos, each row may have a list of arrays or
+            mask paths, one for each frame. The unit of a Quantity is lost.
 
         Raises
         ------
@@ -1526,8 +1524,9 @@ class Index:
 
         Notes
         -----
-        With new values of ``label`` or ``labels`` the Index loses its `classes`, as these may be
-        others. With new ``y`` or ``x`` it loses its `window_size`, so that any crop can be used.
+        With new values of ``label`` or ``labels`` the Index loses its `classes`, because the labels
+        may have other classes. With new ``y`` or ``x`` it loses its `window_size`, so that any crop
+        can be used.
         """
         return type(self)(replaced(self.table, name, values))
 
@@ -1540,9 +1539,9 @@ class Index:
         catalogue_time: str = "time",
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> Self:
-        """Return an Index with columns of a table, from the row nearest in time.
+        """Return an Index with columns of the nearest row in time of a table.
 
-        For labels that have their own times, such as fluxes of GOES.
+        For labels with their own times, such as fluxes of GOES.
 
         Parameters
         ----------
@@ -1550,39 +1549,39 @@ class Index:
             A row for each time, in any order. Files are CSV, ECSV, Parquet, FITS tables or
             VOTables.
         tolerance : float, str or Quantity
-            Largest distance of a row of the table from the time of an image, in seconds or as ``"12
-            min"``.
+            Largest time difference between a row of the table and an image: in seconds, or a
+            duration such as ``"12 min"``.
         time : str
             Column of times of the Index; after `group` it is ``time``.
         catalogue_time : str
-            Column of times of the table, in UTC; astropy's Time is converted to it. Text is ISO
-            8601 in UTC, or ends with ``_TAI``; empty text is not a time. A leap second counts as
-            the second after it. Columns of FITS tables are times if astropy wrote them, as pairs of
-            Julian dates; numbers that count from MJDREF are not.
+            Column of times of the table, in UTC. astropy's Time is converted to UTC. Text is ISO
+            8601 in UTC, or ends with ``_TAI``; empty text is a missing time. A leap second counts
+            as the second after it. In FITS tables, only pairs of Julian dates, as astropy writes
+            them, are times; numbers since MJDREF are not.
         columns : sequence of str, or mapping of str to str, optional
-            Columns of the table to take, by default all but its times. A mapping gives them other
-            names. Without a mapping, ``y`` and ``x`` become ``catalogue_y`` and ``catalogue_x``,
-            because ``y`` and ``x`` of an Index are corners of windows.
+            Columns of the table to take, by default all except its times. A mapping renames them.
+            Without a mapping, ``y`` and ``x`` become ``catalogue_y`` and ``catalogue_x``, because
+            ``y`` and ``x`` of an Index are corners of windows.
 
         Returns
         -------
         Index
-            Index with the same rows. New columns are null in rows without a time, or without a row
-            of the table near enough. Of two equally near rows of the table, the earlier one is
-            used.
+            Index with the same rows. New columns are null in rows without a time, and in rows
+            without a row of the table within the tolerance. The earlier of two equally near rows of
+            the table is used.
 
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         KeyError
-            If there is no such column; it lists those that exist.
+            If there is no such column. The message lists the existing columns.
         TypeError
-            If a column does not have times, or an Index cannot have a column of this type.
+            If a column does not have times, or an Index cannot hold a column of this type.
         ValueError
-            If the tolerance is not a duration; if two columns would have one name, or one the name
-            of a column that locates files (``hdu``, ``plane``, text in ``path_...``); or if a time
-            of the table is invalid, or not from 1678 to 2261.
+            If the tolerance is not a duration, if two columns would have the same name, if a name
+            locates files (``hdu``, ``plane``, text in ``path_...``), or if a time of the table is
+            invalid or not from 1678 to 2261.
 
         Notes
         -----
@@ -1600,31 +1599,32 @@ class Index:
         )
 
     def with_versions(self, storage: Storage | None = None) -> Self:
-        """Return the Index with the ETags and lengths of remote objects that lack them.
+        """Return the Index with missing ETags and lengths of remote objects.
 
         `scan` and functions that read the objects, such as `with_tiles`, do this themselves;
-        `from_csv` and `from_paths` make no requests. Afterwards an object that has changed when it
-        is read is rejected, and a cache keeps its bytes for the next run.
+        `from_csv` and `from_paths` make no requests. With ETags, changed objects are rejected when
+        they are read, and a cache keeps bytes for the next run.
 
         Parameters
         ----------
         storage : Storage, optional
-            Settings of the requests: one for the first byte of each object, ``storage.concurrency``
-            at once.
+            Settings of the requests. There is a request for the first byte of each object, with
+            ``storage.concurrency`` requests at a time.
 
         Returns
         -------
         Index
-            Index with ``etag`` and ``file_bytes`` of the objects in ``path``; for a part
-            ``path_171`` they are ``etag_171`` and ``file_bytes_171``, for ``mask_path``
-            ``mask_etag`` and ``mask_file_bytes``. Existing values are kept. If the server sends no
-            ETag, it is made from Last-Modified, such as ``W/"2026-11-27T19:16:39"``, or null
-            without that. Both are null if the object cannot be read; the log counts these.
+            Index with ``etag`` and ``file_bytes`` of the objects in ``path``. For a part
+            ``path_171`` the names are ``etag_171`` and ``file_bytes_171``; for ``mask_path`` they
+            are ``mask_etag`` and ``mask_file_bytes``. Existing values are kept. If the server sends
+            no ETag, it is made from Last-Modified, such as ``W/"2026-11-27T19:16:39"``; without
+            Last-Modified it is null. Both columns are null for objects that cannot be read, and the
+            log counts these.
 
         Raises
         ------
         OSError
-            If no object can be read, because there is no answer or no access.
+            If no object can be read, for lack of an answer or of access.
         ValueError
             If a column of these names has another meaning.
         """
@@ -1634,11 +1634,11 @@ class Index:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of paths, HDUs and planes, in order; a saved state must have the same.
+        """SHA-256 of paths, HDUs and planes, in order. A saved state must have the same digest.
 
-        Paths are relative to their common folder, so an archive has the same digest after it was
-        moved or copied, also from a bucket. Columns ``y`` and ``x``, the corners of windows, are
-        included if both are integers or both floats.
+        Paths are relative to their common folder, so a moved or copied archive has the same digest,
+        also in a bucket. Columns ``y`` and ``x``, the corners of windows, are included if both are
+        integers or both are floats.
         """
         return schema.digest(self.table) if self._file is None else self._file.digest
 
@@ -1651,35 +1651,35 @@ class Index:
         targets: Iterable[str] = (),
         of_frames: Iterable[str] = (),
     ) -> Columns:
-        """Return columns for reader processes: path, hdu and plane if present, and the named ones.
+        """Return columns for reader processes: path, existing hdu and plane, and the named columns.
 
         Parameters
         ----------
         names : iterable of str
             Columns of numbers, or of lists with a fixed length.
         parts : iterable of str
-            Parts whose files will be read, for samples of several files.
+            Parts to read, for samples of several files.
         notes : iterable of str
-            Columns of bytes or numbers for the Reader; those that the Index lacks are ignored.
+            Columns of bytes or numbers for the Reader. Missing columns are ignored.
         targets : iterable of str
             Columns of text, lists of numbers, or numbers, for targets.
         of_frames : iterable of str
-            Those of `targets` that have a list of such values for each row.
+            Columns of `targets` with a list of values for each row, one for each frame.
 
         Raises
         ------
         KeyError
             If there is no such column or part.
         TypeError
-            If a named column does not have numbers (bool, integer, float or time, or lists of a
-            fixed length), or has nulls that cannot become NaN; if a column of `notes` has neither
-            bytes nor numbers, or a column of lists something other than numbers.
+            If a column of `names` is not numeric (bool, integer, float or time, or lists of a fixed
+            length), or has nulls that cannot become NaN; if a column of `notes` has neither bytes
+            nor numbers; or if lists hold values other than numbers.
 
         Notes
         -----
-        Columns are copied to a temporary file, which all their users share. Those of an ``.arrow``
-        file written by `save` are read from that file instead, except bools, dates, times in units
-        other than ns, and lists of a fixed length.
+        Columns are copied to a temporary file, which all users share. Columns of an ``.arrow`` file
+        of `save` stay in that file, except bools, dates, times in units other than ns, and lists of
+        a fixed length.
         """
         known = set(self.table.column_names)
         present = tuple(name for name in notes if name in known)
@@ -1694,11 +1694,11 @@ class Index:
 
     @cached_property
     def _shared(self) -> WeakValueDictionary[tuple[tuple[str, ...], ...], Columns]:
-        """Columns in use, e.g. by the pipelines of several devices."""
+        """Columns that are in use, e.g. by the pipelines of several devices."""
         return WeakValueDictionary()
 
     def running_weights(self, name: str) -> RunningWeights:
-        """Return a column of weights for reader processes, which draw rows in proportion to it.
+        """Return a column of weights for reader processes, which draw rows in proportion to them.
 
         Raises
         ------
@@ -1707,11 +1707,11 @@ class Index:
         TypeError
             If it is not numeric.
         ValueError
-            If a weight is null, negative or not finite, or all are 0.
+            If a weight is null, negative or not finite, or all weights are 0.
 
         Notes
         -----
-        Running sums (float64) are written to a temporary file, which all their users share.
+        Running sums (float64) are written to a temporary file, which all users share.
         """
         if (weights := self._shared_weights.get(name)) is None:
             weights = self._shared_weights[name] = running_weights(self.table, name)
@@ -1722,9 +1722,9 @@ class Index:
         return WeakValueDictionary()
 
     def row_values(self, names: Iterable[str]) -> RowValues:
-        """Return columns that cannot be tensors, such as text, to look up some rows at a time.
+        """Return columns that cannot be tensors, such as text, to look up the values of rows.
 
-        Names of columns that can be tensors are ignored. Raises KeyError if there is no such
-        column, and TypeError if lists of numbers have nulls in them.
+        Names of columns that can be tensors are ignored. Raises KeyError for a missing column, and
+        TypeError for lists of numbers with nulls inside.
         """
         return RowValues(self.table, names, None if self._file is None else self._file.file)
