@@ -52,7 +52,7 @@ def process_map(
     elif num_processes == 1:
         yield from (function(*task) for task in tasks)
     else:
-        yield from _by_interpreters(_do_or_crash, function, tasks, num_processes)
+        yield from _by_interpreters(function, tasks, num_processes, a_crash_ends_all=True)
 
 
 def isolated_map(
@@ -76,7 +76,7 @@ def isolated_map(
         for results in _by_workers(executor, isolated, calls):
             yield from results
         return
-    yield from _by_interpreters(_do, function, tasks, num_processes)
+    yield from _by_interpreters(function, tasks, num_processes, a_crash_ends_all=False)
 
 
 def thread_map(
@@ -112,10 +112,11 @@ def in_threads(function: Callable[[Any], Any], values: list[Any], num_threads: i
 
 
 def _by_interpreters(
-    worker: Callable[[Callable[..., Any], _Jobs, _Done], None],
     function: Callable[..., Any],
     tasks: Iterable[Task],
     num_processes: int,
+    *,
+    a_crash_ends_all: bool,
 ) -> Generator[Any, None, None]:
     interpreters = [Interpreter() for _ in range(num_processes)]
 
@@ -123,7 +124,8 @@ def _by_interpreters(
         for one in interpreters:
             one.close()
 
-    workers = [partial(worker, partial(one, function)) for one in interpreters]
+    do = partial(_do, a_crash_ends_all=a_crash_ends_all)
+    workers = [partial(do, partial(one, function)) for one in interpreters]
     yield from _in_order(workers, tasks, AHEAD * num_processes, end)
 
 
@@ -240,18 +242,14 @@ def _result(number: int, found: dict[int, Future[Any]], done: _Done) -> Any:
     return found.pop(number).result()
 
 
-def _do(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
-    """Do tasks in this thread."""
-    while (job := jobs.get()) is not None:
-        done.put((job[0], _future(function, *job[1])))
-
-
-def _do_or_crash(function: Callable[..., Any], jobs: _Jobs, done: _Done) -> None:
-    """Do tasks in this thread. A Crash ends all tasks at once, even while earlier tasks run."""
+def _do(
+    function: Callable[..., Any], jobs: _Jobs, done: _Done, *, a_crash_ends_all: bool = False
+) -> None:
+    """Do tasks in this thread. A Crash may end all tasks at once, even while earlier tasks run."""
     while (job := jobs.get()) is not None:
         future = _future(function, *job[1])
-        crashed = future.exception() is None and isinstance(future.result(), Crash)
-        done.put((None if crashed else job[0], future))
+        is_crash = future.exception() is None and isinstance(future.result(), Crash)
+        done.put((None if is_crash and a_crash_ends_all else job[0], future))
 
 
 def _future(function: Callable[..., Any], *task: Any) -> Future[Any]:

@@ -14,7 +14,7 @@ from readers.chunks.array import NOTE, ROW, ChunkedArray
 from readers.chunks.values import packing_of, scaled, viewed
 from readers.index.arrow import pa
 from readers.index.cf_times import decoded_times
-from readers.index.image_axes import check_image_axes
+from readers.index.image_axes import check_image_axes, check_orientation
 from readers.index.times import time_of_text
 from readers.messages import did_you_mean
 from readers.values import is_integer
@@ -43,6 +43,10 @@ class Variable(Protocol):
     @property
     def attributes(self) -> Mapping[str, Any]:
         """Attributes of the variable."""
+        ...
+
+    def chunked(self, name: str, select: tuple[int | None, ...]) -> ChunkedArray:
+        """Return the array with a name and the selection of its axes."""
         ...
 
 
@@ -210,7 +214,24 @@ def dimension_names(array: Variable, dim: str | None) -> tuple[str, ...]:
     return (dim, *names[1:]) if dim is not None and names else names
 
 
-def check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, int]) -> None:
+def chunked_arrays(
+    found: Mapping[str, V],
+    variables: Sequence[str] | None,
+    dim: str | None,
+    isel: Mapping[str, int],
+) -> list[ChunkedArray]:
+    """Return the arrays with the selection of their axes, after checks of these."""
+    _check_axes(found, isel)
+    may_be_constant = variables is not None
+    arrays = [
+        one.chunked(name, select_axes(one, dim, isel, may_be_constant=may_be_constant))
+        for name, one in found.items()
+    ]
+    check_orientation(arrays)
+    return arrays
+
+
+def _check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, int]) -> None:
     """Raise ValueError for a name of `isel` that no array has."""
     known = {name for array in arrays.values() for name in dimension_names(array, None)}
     if unknown := [name for name in isel if name not in known]:

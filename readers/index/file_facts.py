@@ -30,20 +30,8 @@ def with_facts(
 ) -> tuple[pa.Table, list[Facts]]:
     """Return the rows of a table that can be read, and the facts of each.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Table of an Index.
-    rows : iterable of Row
-        Its rows.
-    look : callable
-        Returns the facts of a row, or raises ReadError.
-    kind : str
-        Plural name of the files, for the log, which counts the rows left out.
-    num_threads : int
-        Number of files that are read concurrently.
-    progress : callable
-        Wraps the facts to report progress.
+    `look` returns the facts of a row, or raises ReadError. The log counts the rows left out; `kind`
+    is the plural name of the files there. `progress` wraps the facts.
 
     Raises
     ------

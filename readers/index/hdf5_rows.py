@@ -12,17 +12,15 @@ from readers.chunks.hdf5 import Hdf5File, Hdf5Variable, for_plane, open_hdf5
 from readers.errors import reason_of
 from readers.index.arrow import pa
 from readers.index.chunk_rows import (
-    check_axes,
     check_lengths,
     chosen,
+    chunked_arrays,
     column_of,
     columns_of,
     joined,
-    select_axes,
     with_rows,
     with_times,
 )
-from readers.index.image_axes import check_orientation
 from readers.index.skipped import Skipped
 from readers.messages import did_you_mean, printable
 from readers.places.failures import is_of_store
@@ -38,15 +36,7 @@ def hdf5_table(
     places: Places,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
 ) -> pa.Table:
-    """Return the table of `readers.index.table.Index.scan_arrays`.
-
-    Parameters
-    ----------
-    files : Table
-        The files, as `Index.scan` finds them.
-    variables, dim, isel, columns, places, progress
-        See there.
-    """
+    """Return the table of `readers.index.table.Index.scan_arrays` for these files."""
     found = file_tables(files, variables, dim, isel, columns, places)
     tables: list[pa.Table] = []
     skipped, first = Skipped(), None
@@ -112,10 +102,7 @@ def _table_of(
             raise
         shown = ", ".join(f"{name} to {path}" for name, path in links.items())
         raise ValueError(f"{error}; links to other files are not followed: {shown}") from error
-    check_axes(found, isel)
-    how = {"may_be_constant": variables is not None}
-    arrays = [one.chunked(name, select_axes(one, dim, isel, **how)) for name, one in found.items()]
-    check_orientation(arrays)
+    arrays = chunked_arrays(found, variables, dim, isel)
     num_rows = check_lengths(arrays, dim)
     table: dict[str, Any] = {}
     if dim is not None:

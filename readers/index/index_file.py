@@ -14,22 +14,19 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
 from readers.index.arrow import pa, pc
-from readers.index.columns import OTHER_PATH, Column, FrameColumn, SharedFile
+from readers.index.columns import OTHER_PATH, Column, ColumnKind, FrameColumn, SharedFile
 from readers.index.list_columns import are_plain, is_lists, lists_of
 from readers.index.paths import absolute, holds_paths
 from readers.index.scan import folder_of
 
-if TYPE_CHECKING:
-    from readers.index.columns import ColumnKind
-
-    Values: TypeAlias = NDArray[Any] | pa.Array | pa.ChunkedArray
+Values: TypeAlias = "NDArray[Any] | pa.Array | pa.ChunkedArray"
 
 INDEX_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of Index files."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import read_errors
 from readers.fits.headers import HduName, Value
@@ -20,9 +21,6 @@ from readers.index.schema import with_column
 from readers.messages import FIRST_BYTES, begins_like, printable
 from readers.places.contract import Place
 from readers.places.span import SpanPlace
-
-if TYPE_CHECKING:
-    from readers.contract import Row
 
 logger = logging.getLogger(__name__)
 
@@ -51,20 +49,9 @@ def with_keywords(
 ) -> pa.Table:
     """Return the table of an Index with a column for each keyword, see `FactTable`.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Table of the Index.
-    columns : Columns
-        Columns of the Index, with the Places of its files.
-    keys : sequence of str
-        Keywords, from `checked_keys`.
-    read_all : callable
-        Reads the rows.
-    hdu : int, str or (str, int), optional
-        HDU of rows without one.
-    inherit : bool
-        Whether keywords are taken from the primary header, too.
+    `columns` are the columns of the Index, with the Places of its files; `keys` come from
+    `checked_keys`; `hdu` is the HDU of rows without one. With `inherit`, keywords are also taken
+    from the primary header.
 
     Raises
     ------

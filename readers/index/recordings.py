@@ -8,17 +8,15 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from readers.audio.reader import SoundFacts, nonsilent_part, sound_facts
+from readers.contract import Row
 from readers.index import schema
 from readers.index.arrow import pa, pc
 from readers.index.containers.columns import value_column
 from readers.index.file_facts import with_facts
 from readers.index.paths import whole
-
-if TYPE_CHECKING:
-    from readers.contract import Row
 
 _JSON = (".json", ".jsonl", ".ndjson", ".manifest")
 """Suffixes of JSON lines."""

@@ -118,13 +118,8 @@ def find_files(
 def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
     """Yield absolute paths of files and URLs of objects, with folders and globs expanded.
 
-    Parameters
-    ----------
-    texts : iterable of str
-        As in `find_files`. Names with these suffixes are taken for files without a check, because
-        there may be millions.
-    suffixes : tuple of str
-        Suffixes of files to find in folders, in lower case, with the dot.
+    Texts are as in `find_files`. A name with one of the suffixes is taken for a file without a
+    check, because there may be millions.
 
     Raises
     ------
@@ -150,7 +145,7 @@ def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[st
 
 
 def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Table:
-    """Return a table of the objects below a URL, in the order of their names.
+    """Return ``path``, ``file_bytes`` and ``etag`` of the objects below a URL, sorted by path.
 
     Parameters
     ----------
@@ -163,11 +158,6 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
         suffix. Names that begin with a dot are ignored, as in `find_files`.
     storage : Storage
         Settings of requests.
-
-    Returns
-    -------
-    pyarrow.Table
-        ``path``, ``file_bytes`` and ``etag``.
 
     Raises
     ------

@@ -361,16 +361,8 @@ def check_column(table: pa.Table, name: str) -> None:
 def warn_of_shared_files(table: pa.Table, column: str, taken: str, setting: str) -> None:
     """Log a warning if several HDUs of a file share one image of another file, such as a mask.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Table of the Index; its first rows are searched.
-    column : str
-        Column of the other file.
-    taken : str
-        Name of the image in the other file, for the message.
-    setting : str
-        Name of the setting for its HDU, for the message.
+    The first rows of the table are searched. `column` is the column of the other file. For the
+    message, `taken` names the image in that file, and `setting` the setting of its HDU.
     """
     if "hdu" not in table.column_names:
         return

@@ -13,7 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 from weakref import WeakValueDictionary
 
+from numpy.typing import ArrayLike, NDArray
+
 from readers.audio.reader import AudioReader
+from readers.contract import Row
 from readers.index import schema
 from readers.index.arrow import pa
 from readers.index.catalogue.cutouts import Cutouts, cutout_table
@@ -50,9 +53,6 @@ from readers.video.decoding import import_av
 
 if TYPE_CHECKING:
     from astropy.units import Quantity
-    from numpy.typing import ArrayLike, NDArray
-
-    from readers.contract import Row
 
 _ROWS_AT_A_TIME = 1024
 """Number of rows that an iteration converts to Python values at a time."""

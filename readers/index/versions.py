@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import TYPE_CHECKING
 
 from readers.index import schema
 from readers.index.arrow import pa, pc
@@ -12,11 +11,9 @@ from readers.index.paths import holds_paths, holds_urls
 from readers.messages import printable
 from readers.places.failures import is_of_store
 from readers.places.listing import Listed, object_at
+from readers.places.storage import Storage
 from readers.places.stores import threads_of
 from readers.places.urls import URL
-
-if TYPE_CHECKING:
-    from readers.places.storage import Storage
 
 logger = logging.getLogger(__name__)
 

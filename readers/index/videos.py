@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.contract import Row
 from readers.index import schema
 from readers.index.arrow import pa
 from readers.index.file_facts import with_facts
 from readers.values import check_integer, is_integer
 from readers.video.packets import FRAME, NOTE, Clip, Packets, unpacked
 from readers.video.reader import video_packets
-
-if TYPE_CHECKING:
-    from readers.contract import Row
 
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?s")
 """Seconds as text."""

@@ -18,15 +18,13 @@ from readers.chunks.zarr import ZarrStore, difference_of
 from readers.index.arrow import pa
 from readers.index.chunk_rows import (
     check_arguments,
-    check_axes,
     check_lengths,
     chosen,
+    chunked_arrays,
     columns_of,
-    select_axes,
     with_rows,
 )
 from readers.index.chunk_rows import joined as joined_tables
-from readers.index.image_axes import check_orientation
 from readers.index.paths import whole
 from readers.messages import printable
 from readers.places.opener import Places
@@ -71,18 +69,12 @@ def _table_of(
         arrays = chosen(store, variables, dim, isel)
         for name, array in arrays.items():
             check_dtype(array.shown, np.dtype(array.chunked(name, ()).dtype))
-        check_axes(arrays, isel)
-        how = {"may_be_constant": variables is not None}
-        chunked = [
-            array.chunked(name, select_axes(array, dim, isel, **how))
-            for name, array in arrays.items()
-        ]
+        chunked = chunked_arrays(arrays, variables, dim, isel)
         if store.is_consolidated:
             _check_consolidated(store, chunked)
         if not is_url(root):
             for one in chunked:
                 _count_missing(root, one)
-        check_orientation(chunked)
         num_rows = check_lengths(chunked, dim)
         table: dict[str, Any] = {
             "path": pa.repeat(pa.scalar(root, pa.large_string()), num_rows),

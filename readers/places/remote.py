@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from readers.fork_safe_lock import ForkSafeLock
@@ -15,8 +16,6 @@ from readers.places.stores import endpoint_of, slots_of, store_of, threads_of, w
 from readers.places.urls import check_object, located
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from obstore import GetOptions
 
     from readers.places.cache.disk import DiskCache

@@ -213,20 +213,8 @@ def with_hdus(
 ) -> tuple[pa.Table, dict[str, str]]:
     """Return a table with a row for each of these HDUs of each row, in a column ``hdu``.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Table without a column ``hdu``.
-    hdus : int, str or sequence of these
-        Numbers, and EXTNAMEs with ``*`` for any characters.
-    places : Places
-        Opens the files.
-
-    Returns
-    -------
-    table : pyarrow.Table
-    bad : dict of str to str
-        Errors of files that cannot be read, or lack one of the HDUs, by path.
+    `hdus` are numbers, and EXTNAMEs with ``*`` for any characters. Also return the errors of files
+    that are left out, by path: they cannot be read, or lack one of the HDUs.
 
     Raises
     ------

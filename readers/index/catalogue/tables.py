@@ -6,7 +6,7 @@ import gzip
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, filterfalse
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,12 +89,11 @@ class Objects:
 
     def check_either(self, *pairs: Sequence[str]) -> None:
         """Raise KeyError for the lack of all these pairs of columns."""
-        # `near` does not take "a" for "ra".
-        meant = {name: near(name, self.names) for name in chain(*pairs)}
+        found = ([(name, near(name, self.names)[:1]) for name in pair] for pair in pairs)
         guesses = (
-            f"set {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
-            for pair in pairs
-            if all(meant[name] for name in pair)
+            f"set {', '.join(f'{name}={guess[0]!r}' for name, guess in pair)}"
+            for pair in found
+            if all(guess for _, guess in pair)
         )
         wanted = " nor ".join(" and ".join(map(repr, pair)) for pair in pairs)
         arguments = " or ".join(", ".join(f"{name}=" for name in pair) for pair in pairs)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from readers.index.arrow import pa, pc
 from readers.index.schema import holds_text
-
-if TYPE_CHECKING:
-    from readers.places.contract import Place
+from readers.places.contract import Place
 
 RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag", "hdu", "plane")
 """Columns that locate the data of a row. So do columns of text ``path_...``, for other files."""

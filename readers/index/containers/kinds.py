@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from readers.index.arrow import pa
 from readers.index.containers.lmdb import lmdb_table
@@ -19,10 +18,8 @@ from readers.index.containers.tar import tar_table
 from readers.index.containers.tfrecord import tfrecord_table
 from readers.index.scan import ALL_SUFFIXES
 from readers.index.skipped import Skipped
-
-if TYPE_CHECKING:
-    from readers.places.contract import Place
-    from readers.places.opener import Places
+from readers.places.contract import Place
+from readers.places.opener import Places
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from readers.index.arrow import pa
 from readers.index.containers.columns import Span, container_table, value_column
 from readers.index.containers.formats import is_image
 from readers.index.containers.protobuf import Field, fields, signed
 from readers.index.skipped import Skipped
-
-if TYPE_CHECKING:
-    from readers.places.contract import Place
+from readers.places.contract import Place
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _META = struct.Struct("<16x II 16x I 44x 4x H H 24x Q Q 8x Q")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,7 @@ from readers.index.arrow import pa
 from readers.index.containers.columns import Span, container_table, integers_or_text
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 from readers.index.skipped import Skipped
-
-if TYPE_CHECKING:
-    from readers.places.contract import Place
+from readers.places.contract import Place
 
 _MAGIC = 0xCED7230A
 _LENGTH_BITS = 29
@@ -28,14 +25,7 @@ _HEADER = struct.Struct("<IfQQ")
 def recordio_table(place: Place, idx: str | None, skipped: Skipped) -> pa.Table:
     """Return the table of a file, see `readers.index.table.Index.from_recordio`.
 
-    Parameters
-    ----------
-    place : Place
-        The file.
-    idx : str, optional
-        Text of its index file.
-    skipped : Skipped
-        Counts the entries that are left out.
+    `idx` is the text of its index file. `skipped` counts the records that are left out.
     """
     reader = ForwardReader(place)
     check_unpacked(reader)

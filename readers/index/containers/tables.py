@@ -32,16 +32,8 @@ def containers_table(
 ) -> pa.Table:
     """Return the table of all containers.
 
-    Parameters
-    ----------
-    kind : Kind
-        Kind of the containers.
-    data : path, or iterable of paths
-        A folder, a glob, one file, or paths.
-    places : Places
-        Opens the files.
-    skipped : Skipped, optional
-        Counts the entries that are left out, and lists the files that cannot be read.
+    `data` is a folder, a glob, a file, or paths. `skipped` counts the entries that are left out,
+    and lists the files that cannot be read.
 
     Raises
     ------

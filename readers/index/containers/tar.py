@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from readers.index.arrow import pa
 from readers.index.containers.columns import (
@@ -21,9 +21,7 @@ from readers.index.containers.columns import (
 from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 from readers.index.scan import FORMATS
 from readers.index.skipped import Skipped
-
-if TYPE_CHECKING:
-    from readers.places.contract import Place
+from readers.places.contract import Place
 
 _JSON = (".json", ".jsn")
 _TEXTS = (".cls", ".cls2", ".index", ".inx", ".id", ".txt", ".text", ".transcript", *_JSON)
@@ -60,18 +58,8 @@ def tar_table(
 ) -> pa.Table:
     """Return the table of a tar, see `readers.index.table.Index.from_tar`.
 
-    Parameters
-    ----------
-    place : Place
-        The tar.
-    idx : tuple of (str, str), optional
-        Path and text of its index file.
-    suffixes : sequence of str
-        Suffixes of images, in lower case, with the dot.
-    image : str, optional
-        Extension of the image of each sample.
-    skipped : Skipped
-        Counts the entries that are left out.
+    `idx` is the path and text of its index file. `suffixes` are those of images, in lower case with
+    the dot, or `image` is the extension of images. `skipped` counts the entries that are left out.
 
     Raises
     ------
@@ -275,22 +263,10 @@ _VERSION = "v1.2"
 
 
 def listed_members(reader: ForwardReader, idx: str, content: str) -> list[Member] | None:
-    """Return the members that an index file lists.
+    """Return the members in an index file; `idx` is its path, for messages.
 
-    Parameters
-    ----------
-    reader : ForwardReader
-        The tar.
-    idx : str
-        Path of the index file, for messages.
-    content : str
-        Text of the index file.
-
-    Returns
-    -------
-    list of Member or None
-        None if the headers of the tar must be read: the version is unknown, or names contain
-        spaces, which also separate the fields.
+    None if the headers of the tar must be read: the version is unknown, or names contain spaces,
+    which also separate the fields.
 
     Raises
     ------
@@ -368,14 +344,7 @@ def members(
 ) -> Iterator[Member]:
     """Yield the files of a tar; folders, links and devices are left out.
 
-    Parameters
-    ----------
-    reader : ForwardReader
-        The tar.
-    start : int
-        Position of the first header to read.
-    links : list of Link, optional
-        List to which links are appended.
+    Links are appended to `links`. `start` is the position of the first header to read.
 
     Raises
     ------

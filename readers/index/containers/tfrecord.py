@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from readers.index.containers.forward import Damage, ForwardReader, check_unpack
 from readers.index.containers.protobuf import Field, fields, signed, varint
 from readers.index.skipped import Skipped
 from readers.messages import install
-
-if TYPE_CHECKING:
-    from readers.places.contract import Place
+from readers.places.contract import Place
 
 _LENGTH = struct.Struct("<QI")
 """Length of a record, and checksum of the length. Data and their checksum follow."""
@@ -31,16 +29,8 @@ def tfrecord_table(
 ) -> pa.Table:
     """Return the table of a file, see `readers.index.table.Index.from_tfrecord`.
 
-    Parameters
-    ----------
-    place : Place
-        The file.
-    image : str
-        Feature with the encoded image.
-    columns : mapping of str to str, optional
-        Names of columns by features; None for all features.
-    skipped : Skipped
-        Counts the records that are left out.
+    `image` is the feature with the encoded image. `columns` has names of columns by features; None
+    for all features. `skipped` counts the records that are left out.
     """
     spans: list[Span] = []
     numbers: list[int] = []

@@ -135,7 +135,7 @@ class Grouping:
             raise ValueError(self._nothing_left(channels, times, present))
         dropped = Dropped.by(kept, present, self.frames.parts)
         times, files, present = times[kept], files[:, kept], present[:, kept]
-        log_skipped(table, self.time, belonging, timed, channels, files)
+        _log_skipped(table, self.time, belonging, timed, channels, files)
         first = files[present.argmax(axis=0), np.arange(len(times))]
         columns = {**_located(table, first, ""), "time": pa.array(times, pa.timestamp("ns"))}
         for part, rows in zip(self.frames.parts, files, strict=True):
@@ -278,7 +278,7 @@ class Dropped:
             logger.log(level, "%s; a larger tolerance or missing='keep' keeps more", self)
 
 
-def log_skipped(
+def _log_skipped(
     table: pa.Table,
     time: str,
     belonging: Sequence[NDArray[np.bool_]],
@@ -288,20 +288,8 @@ def log_skipped(
 ) -> None:
     """Log the number of rows that are in no sample, by reason.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The rows, n of them.
-    time : str
-        Name of the column of times.
-    belonging : sequence of numpy.ndarray
-        For each channel, shape (n,): whether a row belongs to it.
-    timed : numpy.ndarray
-        Shape (n,): whether a row has a time.
-    channels : sequence of ChannelFiles
-        The rows that were searched.
-    files : numpy.ndarray
-        Rows of the samples, -1 for missing files; any shape.
+    `belonging` and `timed` are masks of the rows of each channel, and of rows with a time. `files`
+    has the rows of the samples, -1 for missing files.
     """
     wanted = np.logical_or.reduce(belonging)
     searched = _mask(len(wanted), (channel.rows for channel in channels))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from readers.index import schema
 from readers.index.arrow import pa
+from readers.index.columns import SharedFile
 from readers.index.list_columns import holds_numbers, is_lists, lists_of, width_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from readers.index.columns import SharedFile
 
 
 class RowValues:

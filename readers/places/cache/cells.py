@@ -135,14 +135,7 @@ def boot_id() -> bytes:
 def cells(key: str, size: int, start: int, stop: int) -> Iterator[tuple[Cell, int, int]]:
     """Split a range of an object at the ends of cells; yield cell, start and stop of each part.
 
-    Parameters
-    ----------
-    key : str
-        Identifies the object and its version: URL and ETag.
-    size : int
-        Length of the object.
-    start, stop : int
-        The range.
+    `key` identifies the object and its version; `size` is its length.
     """
     while start < stop:
         cell = _cell(key, size, start // CELL)

@@ -81,16 +81,9 @@ def prepare(folder: str) -> None:
 
 
 class Room:
-    """Counts bytes and makes room in the folder of a cache, and stores blocks there.
+    """Stores blocks in the folder of a cache, counts bytes, and makes room.
 
-    Parameters
-    ----------
-    folder : str
-        Folder of the cache.
-    nbytes : int
-        Bytes that its files may take, each rounded up to 4 KiB.
-    boot : bytes
-        Identifies this start of the machine.
+    Files may take `nbytes`, each rounded up to 4 KiB. `boot` identifies this start of the machine.
     """
 
     def __init__(self, folder: str, nbytes: int, boot: bytes) -> None:
@@ -100,15 +93,8 @@ class Room:
     def put(self, blocks: Iterable[tuple[Cell, int, memoryview]]) -> None:
         """Store whole blocks of cells if there is room.
 
-        Parameters
-        ----------
-        blocks : iterable of tuple
-            Cell, position of the first byte in the object, and bytes.
-
-        Raises
-        ------
-        OSError
-            If the blocks cannot be written, e.g. because the disk is full.
+        Each has its cell, the position of its first byte in the object, and bytes. OSError if they
+        cannot be written, e.g. because the disk is full.
         """
         pieces: dict[Cell, list[Piece]] = {}
         for cell, start, data in blocks:

@@ -332,7 +332,7 @@ def _attributes(**given: Any) -> Write:
     [
         (_text, "'a' holds"),
         (_characters, r"'a' holds \|S1"),
-        (_two_axes_of_one_name, "'a' has the axes.*one name"),
+        (_two_axes_of_one_name, "'a' has the axes.*different names"),
         (_no_values, "no values"),
         (_attributes(scale_factor="0.1"), "'a': scale_factor must be a number"),
         (_attributes(scale_factor=[0.1, 0.2]), "'a': scale_factor must be a number"),

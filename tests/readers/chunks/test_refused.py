@@ -75,7 +75,7 @@ V3: list[tuple[Edit, str]] = [
     (setting(codecs=[{"name": "transpose", "configuration": {"order": [0, 0, 1]}}]), "transpose"),
     (setting(codecs=None), "not those of Zarr"),
     (setting(shape=[5, 31, 0]), "no values"),
-    (setting(dimension_names=["time", "x", "x"]), "two have one name"),
+    (setting(dimension_names=["time", "x", "x"]), "expected axes with different names"),
     (setting(dimension_names=["t", "y", "x"]), "axes t .5., y .31., x .23., expected 'time'"),
 ]
 
@@ -162,8 +162,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"variables": ["z"], "isel": {"level": 500}}, ValueError, "positions from 0 to 2"),
     ({"variables": ["t2m", "turned"]}, ValueError, "'turned' has the axes lon, lat.*transpose"),
     ({"variables": ["t2m", "mask"]}, ValueError, "'mask' has the axes lon, lat.*transpose"),
-    ({"variables": ["t2m", "short"]}, ValueError, "one length of 'time'.*'t2m' 4.*'short' 3"),
-    ({"variables": ["t2m", "small"]}, ValueError, "one height and width"),
+    ({"variables": ["t2m", "short"]}, ValueError, "same length of 'time'.*'t2m' 4.*'short' 3"),
+    ({"variables": ["t2m", "small"]}, ValueError, "same height and width"),
     ({"variables": ["time"]}, ValueError, "expected two"),
     ({"variables": ["t2m"], "columns": {"a": "b"}}, ValueError, "no array or attribute 'b'"),
     ({"variables": ["t2m"], "columns": {"a": "level"}}, ValueError, r"expected \(4,\)"),
@@ -254,7 +254,7 @@ def test_missing_chunks_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFix
     (path / "1.0.0").unlink()
     with caplog.at_level(logging.WARNING):
         index = Index.from_zarr(path)
-    assert "2 of the 12 chunks of 'a'" in caplog.text
+    assert "2 of 12 examined chunks of 'a'" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         image = ChunkedReader(("a",)).read(rows(index)[0], None)["image"][0]

@@ -101,7 +101,7 @@ class TestNemo:
             ("[1]", r"line 2.*JSON object.*\[1\]"),
             ('{"text": "a"}', "line 2.*audio_filepath"),
             ('{"audio_filepath": 3}', "line 2.*audio_filepath"),
-            ('{"audio_filepath": "a", "path": "b"}', "line 2.*several names"),
+            ('{"audio_filepath": "a", "path": "b"}', "line 2.*mean one column"),
             ('{"audio_filepath": "a", "duration": "long"}', "line 2.*duration.*'long'"),
             ('{"audio_filepath": "a", "duration": true}', "line 2.*duration.*True"),
             ('{"audio_filepath": "a", "offset": -1}', "line 2.*start.*-1"),

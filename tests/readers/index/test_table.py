@@ -50,7 +50,7 @@ class TestTable:
                     }
                 ),
                 ValueError,
-                "1 rows .*'offset' and 'nbytes'",
+                "1 rows .*'offset'.*'nbytes'",
             ),
         ],
     )
@@ -471,7 +471,7 @@ COLUMNS = [
 
 
 BAD_COLUMNS = [
-    ([1, None, 3], "int64 .* 1 empty rows: fill them"),
+    ([1, None, 3], "int64 .* 1 empty rows: fill in values"),
     ([True, None, None], "bool .* 2 empty rows"),
     (pa.array([0, None, 2], pa.timestamp("s")), ".* 1 empty rows"),
     (["x", "y", "z"], "string; .*numbers and times"),

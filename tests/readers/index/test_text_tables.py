@@ -97,7 +97,7 @@ def test_long_values(tmp_path: Path, quote: str) -> None:
         (b"path,label\na.fits,1\n,2\n", ".*'path' has 1 empty"),
         (b"path,x\n", ".*none"),
         (b"path,x, x\na,1,2\n", ".*rename"),
-        (b'# x\npath,x\n"a\nb",1\nb\n', ", line 5.*complete the row"),
+        (b'# x\npath,x\n"a\nb",1\nb\n', ", line 5.*correct the row"),
         (b"path,x\na,1\nb,2,3\n", ", line 3.*in quotes"),
         (b"path,x\na,Jos\xe9\n", ", line 2.*iconv"),
         (b"path,Jos\xe9\na,1\n", ", line 1.*iconv"),

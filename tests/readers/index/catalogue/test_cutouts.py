@@ -167,7 +167,7 @@ def test_positions_are_pixels_if_it_is_clear_of_which_image_else_the_sky(index: 
 @pytest.mark.parametrize(
     ("catalogue", "names", "error", "words"),
     [
-        (POSITIONS["x", "y"], {}, ValueError, "'x' and 'y'.*'path'.*4 images"),
+        (POSITIONS["x", "y"], {}, ValueError, "'x' and 'y'.*4 images.*'path'"),
         (POSITIONS, {"x": "X"}, ValueError, "'X' and 'y'.*'path'"),
         (POSITIONS, {"x": "xx"}, KeyError, "'xx'"),
         (POSITIONS, {"ra": "rr"}, KeyError, "'rr'"),

@@ -65,7 +65,7 @@ def test_index_file(tmp_path: Path, content: Callable[..., bytes]) -> None:
     assert [(row["key"], content(row)) for row in made] == [(n, images[n]) for n in (2, 0, 1)]
     for stale in (lines[:2], [*lines[:2], "1\t4\n"], [*lines, "3\t99\n"]):
         idx.write_text("".join(stale))
-        with pytest.raises(ValueError, match=r"a\.rec: .*stale"):
+        with pytest.raises(ValueError, match=r"a\.rec: .*out of date"):
             rows(tmp_path / "a.rec")
     idx.write_text("one line\n")
     with pytest.raises(ValueError, match="key and a position"):
