@@ -113,7 +113,7 @@ def isolated(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> 
 
 
 def main() -> None:
-    """Do calls for the process whose id and socket are the arguments."""
+    """Serve calls. The arguments are the id of the calling process, and a socket."""
     die_with(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)  # keeps output of libraries out of the output of a command

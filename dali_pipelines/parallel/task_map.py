@@ -21,7 +21,7 @@ Task = tuple[Any, ...]
 """Arguments of a function."""
 
 AHEAD = 2
-"""Maximum number of started tasks for each process whose results wait for earlier ones."""
+"""Maximum number of tasks per process that start before the oldest result is taken."""
 MOST_AHEAD = 1024
 """The same for all workers of an Executor together, as their number is not known."""
 _AT_ONCE = 32

@@ -220,7 +220,7 @@ def chunked_arrays(
     dim: str | None,
     isel: Mapping[str, int],
 ) -> list[ChunkedArray]:
-    """Return the arrays with the selection of their axes, after checks of these."""
+    """Check the axes of arrays, and return the arrays with their selections."""
     _check_axes(found, isel)
     may_be_constant = variables is not None
     arrays = [

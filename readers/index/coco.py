@@ -8,7 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,19 +50,20 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         ids = [category["id"] for category in categories]
         if len(set(ids)) < len(ids):
             raise ValueError(f"categories have the id of another one, got {ids}")
-        found = _boxes(content["annotations"], rows, {each: n for n, each in enumerate(ids)})
+        labels_of = {each: n for n, each in enumerate(ids)}
+        of_rows, corners, labels = _boxes(content["annotations"], rows, labels_of)
     except ValueError as error:
         raise ValueError(f"{annotations}: {error}") from None
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{annotations}: {error}") from None
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(found.rows, minlength=len(paths)))])
-    boxes = pa.FixedSizeListArray.from_arrays(pa.array(found.boxes.ravel()), 4)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of_rows, minlength=len(paths)))])
+    boxes = pa.FixedSizeListArray.from_arrays(pa.array(corners.ravel()), 4)
     columns = {
         "path": schema.text_column(paths),
         "image_id": pa.array([image["id"] for image in content["images"]]),
         "boxes": pa.LargeListArray.from_arrays(pa.array(offsets), boxes),
         "boxes_size": pa.array(sizes, pa.list_(pa.int64(), 2)),
-        "labels": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(found.labels)),
+        "labels": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(labels)),
     }
     names = [_name(category) for category in categories]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -156,19 +157,12 @@ def _size(number: int, image: Mapping[str, Any]) -> tuple[int, int] | None:
     return int(height), int(width)
 
 
-class _Boxes(NamedTuple):
-    """Boxes of all images, in the order of their rows."""
-
-    rows: NDArray[np.int64]
-    boxes: NDArray[np.float64]
-    labels: NDArray[np.int64]
-
-
 def _boxes(
     annotations: Sequence[Mapping[str, Any]],
     rows: Mapping[Any, int],
     labels: Mapping[Any, int],
-) -> _Boxes:
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return row, corners and label of each box, in the order of the rows."""
     for each in annotations:
         if each.get("iscrowd") not in (None, 0, 1):
             raise ValueError(
@@ -197,7 +191,7 @@ def _boxes(
     found = np.array([labels[each["category_id"]] for each in single], np.int64)
     kept = np.flatnonzero(has_area)
     kept = kept[np.argsort(numbers[kept], kind="stable")]
-    return _Boxes(numbers[kept], corners[kept], found[kept])
+    return numbers[kept], corners[kept], found[kept]
 
 
 def _is_box(value: Any) -> bool:

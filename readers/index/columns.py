@@ -190,15 +190,15 @@ class Columns:
         return None if found < 0 else found
 
     def _numbers(self, name: str) -> Column:
-        column = self._columns[name]
-        if column.kind != "numbers":
-            raise TypeError(f"column {name!r} is not numeric")
-        return column
+        return self._of_kind(name, "numbers")
 
     def _texts(self, name: str) -> Column:
+        return self._of_kind(name, "text")
+
+    def _of_kind(self, name: str, kind: ColumnKind) -> Column:
         column = self._columns[name]
-        if column.kind != "text":
-            raise TypeError(f"column {name!r} is not text")
+        if column.kind != kind:
+            raise TypeError(f"column {name!r} must hold {kind}, got {column.kind}")
         return column
 
 

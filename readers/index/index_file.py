@@ -172,7 +172,7 @@ def _mapped(file: SharedFile) -> tuple[pa.ipc.RecordBatchFileReader, int]:
 
 
 def _dtype_of(kind: pa.DataType) -> str:
-    """Return NumPy's name of a type of numbers, or of lists of a fixed length of them."""
+    """Return NumPy's name of a type of numbers, or of lists with a fixed number of numbers."""
     if pa.types.is_fixed_size_list(kind):
         return f"({kind.list_size},){_dtype_of(kind.value_type)}"
     return np.dtype(np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype()).str

@@ -20,9 +20,7 @@ from readers.index.paths import whole
 
 _JSON = (".json", ".jsonl", ".ndjson", ".manifest")
 """Suffixes of JSON lines."""
-_TEXT = "text"
-"""Column of transcripts."""
-_NAMES = {"audio_filepath": "path", "audio_file": "path", "offset": "start", "sentence": _TEXT}
+_NAMES = {"audio_filepath": "path", "audio_file": "path", "offset": "start", "sentence": "text"}
 """Columns of an Index, by their names in manifests."""
 
 
@@ -199,7 +197,7 @@ def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
             )
     more = {
         column: _texts(os.path.join(folder, name))
-        for name, column in (("text", _TEXT), ("utt2spk", "speaker"))
+        for name, column in (("text", "text"), ("utt2spk", "speaker"))
         if os.path.exists(os.path.join(folder, name))
     }
     segments = os.path.join(folder, "segments")

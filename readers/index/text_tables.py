@@ -30,7 +30,7 @@ _BLOCK_NBYTES = 64 << 20
 
 
 def read_csv(path: str | os.PathLike[str]) -> pa.Table:
-    """Read a CSV file in UTF-8, also a gzipped one, whose first row names the columns.
+    """Read a CSV file in UTF-8, plain or gzipped, with names of columns in the first row.
 
     Lines before it that begin with ``#`` are comments. PyArrow infers the types of the columns:
     integers, floats, bools, dates, times or text. They stay text if numbers would lose information,

@@ -111,11 +111,12 @@ class Cutouts:
         names = named(objects, images)
         kept = _kept_columns(objects, images, self.columns)
         is_of_sky = not self._uses_pixels(objects, names, images)
-        if not is_of_sky:
-            names = names or Named.only(len(objects))
-            has_position, pairs = self._by_pixels(objects, names, images, progress)
-        else:
+        if is_of_sky:
             has_position, pairs = self._by_sky(objects, names, images, progress)
+        else:
+            # Without names, all objects are on the only image.
+            names = names or Named(np.zeros(len(objects), np.int64), np.zeros(1, np.int64))
+            has_position, pairs = self._by_pixels(objects, names, images, progress)
         corners = corners_of(
             pairs.positions, pairs.sizes, self.shape, self.outside, subpixel=self.subpixel
         )

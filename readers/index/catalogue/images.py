@@ -68,11 +68,6 @@ class Named:
     of_images: NDArray[np.int64]
     """Number of the group of each image."""
 
-    @classmethod
-    def only(cls, count: int) -> Named:
-        """Return the groups of a single image, which all objects name."""
-        return cls(np.zeros(count, np.int64), np.zeros(1, np.int64))
-
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         order = np.argsort(self.groups, kind="stable")
@@ -211,7 +206,7 @@ class _Files:
 def with_hdus(
     table: pa.Table, hdus: int | str | Sequence[int | str], places: Places
 ) -> tuple[pa.Table, dict[str, str]]:
-    """Return a table with a row for each of these HDUs of each row, in a column ``hdu``.
+    """Return the table with a row for each of these HDUs of each file, in a new column ``hdu``.
 
     `hdus` are numbers, and EXTNAMEs with ``*`` for any characters. Also return the errors of files
     that are left out, by path: they cannot be read, or lack one of the HDUs.

@@ -117,7 +117,7 @@ def _collected(
     facts: Iterable[ImageFacts | str],
     locate: Callable[[int, ImageFacts], Located | str],
 ) -> Pairs:
-    """Return the pairs of all images; `locate` finds those of one, or returns an error."""
+    """Return the pairs of all images. `locate` returns the pairs of an image, or an error."""
     none = np.empty(0, np.int64)
     parts = [(none, none, np.empty((0, 2)), np.empty((0, 2), np.int64))]
     bad: dict[int, str] = {}

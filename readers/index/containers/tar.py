@@ -83,7 +83,7 @@ def tar_table(
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
     samples, unnamed = _grouped(place.name, named, _by_first_dot)
     if not image and not any(ext in exact for each in samples.values() for ext in each.spans):
-        # Names contain dots, like those of AIA: each image is a sample.
+        # Names contain other dots, as in names of AIA files, so each image is a sample.
         by_suffix = _BySuffix(tuple(sorted(suffixes, key=len, reverse=True)))
         samples, unnamed = _grouped(place.name, named, by_suffix)
     for name in unnamed:

@@ -49,7 +49,7 @@ def tfrecord_table(
             continue
         encoded = values.pop(image, None)
         known |= of_record.keys() - {image}
-        if encoded is None or not encoded.is_single_bytes:
+        if encoded is None or not encoded.is_bytes or len(encoded.values) != 1:
             skipped.add(
                 f"records without an image in feature {image!r}", f"{place.name} at {start}"
             )
@@ -185,11 +185,6 @@ class Feature(NamedTuple):
     values: list[Any]
     """Numbers, or a `Span` of the message for each value of bytes."""
     is_bytes: bool
-
-    @property
-    def is_single_bytes(self) -> bool:
-        """Whether the feature is one value of bytes."""
-        return self.is_bytes and len(self.values) == 1
 
 
 def features(message: bytes) -> Iterator[tuple[str, Field]]:

@@ -162,24 +162,19 @@ class Grouping:
         times: NDArray[np.int64],
         timed: NDArray[np.bool_],
     ) -> list[ChannelFiles]:
+        """Return the files of each channel: its rows with times."""
         names = [""] if self.channels is None else [f" of {each!r}" for each in self.channels]
-        return [
-            self._channel(np.flatnonzero(belongs & timed), times, belongs.sum(), of)
-            for belongs, of in zip(belonging, names, strict=True)
-        ]
-
-    def _channel(
-        self, rows: NDArray[np.int64], times: NDArray[np.int64], count: int, of: str
-    ) -> ChannelFiles:
-        """Return the files of a channel: its rows with times."""
-        if not len(rows):
-            raise ValueError(
-                f"column {self.time!r} is empty in all {count} rows{of}: "
-                "name another column of times"
-            )
-        # The first of several rows with the same time.
-        unique, first = np.unique(times[rows], return_index=True)
-        return ChannelFiles(unique, rows[first])
+        channels = []
+        for belongs, of in zip(belonging, names, strict=True):
+            rows = np.flatnonzero(belongs & timed)
+            if not len(rows):
+                raise ValueError(
+                    f"column {self.time!r} is empty in all {belongs.sum()} rows{of}: name another "
+                    "column of times"
+                )
+            unique, first = np.unique(times[rows], return_index=True)  # first row of each time
+            channels.append(ChannelFiles(unique, rows[first]))
+        return channels
 
     def _sample_times(self, channels: list[ChannelFiles]) -> NDArray[np.int64]:
         cadence = self._cadence_ns

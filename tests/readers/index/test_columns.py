@@ -93,9 +93,9 @@ def test_rows_that_are_not_there() -> None:
         for look in (columns.row, lambda row: columns.value("number", row)):
             with pytest.raises(IndexError, match=rf"\[0, 2\), got {row}"):
                 look(row)
-    with pytest.raises(TypeError, match="'path' is not numeric"):
+    with pytest.raises(TypeError, match="'path' must hold numbers"):
         columns.value("path", 0)
-    with pytest.raises(TypeError, match="'number' is not text"):
+    with pytest.raises(TypeError, match="'number' must hold text"):
         columns.text("number", 0)
 
 
