@@ -28,26 +28,21 @@ class Variable(Protocol):
     @property
     def shown(self) -> str:
         """Name for messages."""
-        ...
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of positions on each axis."""
-        ...
 
     @property
     def dimensions(self) -> tuple[str, ...] | None:
         """Names of the axes, or None."""
-        ...
 
     @property
     def attributes(self) -> Mapping[str, Any]:
         """Attributes of the variable."""
-        ...
 
     def chunked(self, name: str, select: tuple[int | None, ...]) -> ChunkedArray:
         """Return the array with a name and the selection of its axes."""
-        ...
 
 
 V = TypeVar("V", bound=Variable)
@@ -59,33 +54,26 @@ class Store(Protocol[V]):
     @property
     def attributes(self) -> Mapping[str, Any]:
         """Attributes of the file or store."""
-        ...
 
     @property
     def array(self) -> V | None:
         """The only variable, if the store is a single array."""
-        ...
 
     @property
     def title(self) -> str:
         """Name of the only variable."""
-        ...
 
     def names(self) -> list[str]:
         """Return the names of the variables."""
-        ...
 
     def get(self, name: str) -> V | None:
         """Return a variable, or None."""
-        ...
 
     def coordinate(self, variable: V, dim: str) -> V | None:
         """Return the variable with the coordinates of an axis, or None."""
-        ...
 
     def line(self, variable: V) -> NDArray[Any]:
         """Return the elements of a variable with one axis, without missing ones at its end."""
-        ...
 
 
 def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:

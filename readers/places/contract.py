@@ -16,12 +16,10 @@ class Place(Protocol):
     @property
     def name(self) -> str:
         """Path or URL for messages. A span adds its first byte and end: ``a.tar[512:2048]``."""
-        ...
 
     @property
     def nbytes(self) -> int:
         """Length in bytes. A remote object may need a request for it."""
-        ...
 
     @property
     def stamp(self) -> Hashable | None:
@@ -29,7 +27,6 @@ class Place(Protocol):
 
         None if it is unknown, or if the last write is so recent that another may go unnoticed.
         """
-        ...
 
     @property
     def etag(self) -> str | None:
@@ -38,18 +35,15 @@ class Place(Protocol):
         The checksum covers only pieces of a file. A span has the version of its container. None if
         the version is unknown.
         """
-        ...
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Prepare to read ranges (first byte, end), clipped to the length of the place.
 
         A remote object gets all requests at once.
         """
-        ...
 
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes from `start` up to `stop`; fewer only at the end of the place."""
-        ...
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
         """Fill buffers, each from its own position. A remote object gets all requests at once.
@@ -59,7 +53,6 @@ class Place(Protocol):
         ValueError
             If the place is too short.
         """
-        ...
 
     def __enter__(self) -> Self: ...
 

@@ -20,7 +20,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _SETTLED_NS = 2_000_000_000
-"""A file has no stamp for this time after a write: another write may leave the same time."""
+"""Time after a write without a stamp: another write may leave the same modification time."""
 
 _PIECES, _PIECE_BYTES = 16, 4 << 10
 """Number and size of the pieces of a file that the checksum of its version covers."""

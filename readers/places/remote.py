@@ -68,15 +68,7 @@ class RemotePlace:
         Cache of its bytes on local disk.
     """
 
-    __slots__ = (
-        "_cache",
-        "_etag",
-        "_nbytes",
-        "_parts",
-        "_requested_bytes",
-        "_storage",
-        "name",
-    )
+    __slots__ = ("_cache", "_etag", "_nbytes", "_parts", "_requested_bytes", "_storage", "name")
 
     def __init__(
         self,

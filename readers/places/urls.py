@@ -42,24 +42,27 @@ def check_url(url: str) -> None:
         raise ValueError(f"{start}...: the URL has {nbytes} bytes, expected {LONGEST} at most")
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
-        raise ValueError(
-            f"{printable(without_secrets(url))}: {scheme}:// is not supported, expected "
-            f"{', '.join(SCHEMES)}, or a path"
-        )
+        expected = f"{', '.join(SCHEMES)}, or a path"
+        raise _error(url, f"{scheme}:// is not supported, expected {expected}")
     if scheme in ("s3", "gs"):
         bucket, _, _ = url.partition("://")[2].partition("/")
         if not bucket or "@" in bucket:
-            raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://bucket/key")
+            raise _error(url, f"expected {scheme}://bucket/key")
         return
     parts = urlsplit(url)
     if "@" in parts.netloc or _SIGNED.search(url):
-        raise ValueError(
-            f"{printable(without_secrets(url))}: a URL with a password or a signature cannot be in "
-            "an Index: use s3:// or gs:// with credentials in the environment"
+        raise _error(
+            url,
+            "a URL with a password or a signature cannot be in an Index: use s3:// or gs:// with "
+            "credentials in the environment",
         )
     if not parts.hostname or parts.query or parts.fragment:
         rest = ", without ? and #" * bool(parts.query or parts.fragment)
-        raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://host/path{rest}")
+        raise _error(url, f"expected {scheme}://host/path{rest}")
+
+
+def _error(url: str, reason: str) -> ValueError:
+    return ValueError(f"{printable(without_secrets(url))}: {reason}")
 
 
 def check_object(url: str) -> None:
@@ -78,9 +81,10 @@ def check_object(url: str) -> None:
         elif unquote(key, errors="ignore") != unquote(key):
             reason = "has bytes that are not UTF-8"
     if reason:
-        raise ValueError(
-            f"{printable(without_secrets(url))}: the object cannot be requested, because its name "
-            f"{reason}; expected a name such as folder/file"
+        raise _error(
+            url,
+            f"the object cannot be requested, because its name {reason}; expected a name such as "
+            "folder/file",
         )
 
 

@@ -24,7 +24,7 @@ class Span(NamedTuple):
     nbytes: int
 
     def moved(self, start: int) -> Span:
-        """Return this span of a part as a span of the whole; the part begins at `start`."""
+        """Convert a span of a part to a span of the whole. The part begins at `start`."""
         return Span(self.offset + start, self.nbytes)
 
 

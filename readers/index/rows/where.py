@@ -62,7 +62,7 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     table : pyarrow.Table
         Any table.
     where : str
-        The condition. It may have the FITS keyword of a column, in double quotes.
+        The condition. FITS keywords in double quotes are also names of columns.
 
     Raises
     ------

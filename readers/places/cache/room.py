@@ -30,7 +30,7 @@ _TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 _FOLDERS = 256
 _NAME = re.compile(r"[0-9a-f]{22}")
 _SAMPLE = 4096
-"""Number of files to compare, if there are so many, before some are evicted."""
+"""Minimum number of files to compare before an eviction, unless the cache has fewer."""
 _RECENT_NS = 60 * 10**9
 """Files used within this time are evicted last, because they may have been read ahead."""
 _PATIENCE_S = 10
