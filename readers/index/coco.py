@@ -65,15 +65,10 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         "boxes_size": pa.array(sizes, pa.list_(pa.int64(), 2)),
         "labels": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(labels)),
     }
-    names = [_name(category) for category in categories]
+    names = [str(each["id"] if each.get("name") is None else each["name"]) for each in categories]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         logger.warning("%s: several categories have the name %r", annotations, twice[0])
     return with_classes(pa.table(columns), names, ids)
-
-
-def _name(category: Mapping[str, Any]) -> str:
-    name = category.get("name")
-    return str(category["id"] if name is None else name)
 
 
 def _parsed(path: str, content: bytes) -> dict[str, Any]:

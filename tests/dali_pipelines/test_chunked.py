@@ -291,7 +291,7 @@ def test_a_mask_of_another_size(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["image"], file["small"] = np.zeros((9, 8), "f4"), np.zeros((9, 7), "u1")
     one, other = (Index.scan_arrays(tmp_path, variables=[name]) for name in ("image", "small"))
-    with pytest.raises(ValueError, match="one height and width"):
+    with pytest.raises(ValueError, match="same height and width"):
         Index.scan_arrays(tmp_path, variables=["image", "small"])
     targets = {"mask": Mask(variable="small")}
     assert len(one) == len(other) == 1

@@ -194,7 +194,7 @@ def test_a_container_that_was_changed_is_rejected(tmp_path: Path) -> None:
         txn.put(b"another", b"value")
     reasons = rejected(index)
     assert len(reasons) == COUNT
-    assert "it has changed since it was indexed" in reasons[0]
+    assert "the file has changed since it was indexed" in reasons[0]
 
 
 def test_a_container_that_was_changed_is_closed(tmp_path: Path) -> None:

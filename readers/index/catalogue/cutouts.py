@@ -230,7 +230,7 @@ def _kept_columns(
         old = next((old for old, new in renamed.items() if new in twice), twice[0])
         raise ValueError(
             f"{objects.name} has columns {', '.join(twice)}, and so have the images or windows: "
-            "set columns= to the columns to keep, or to a mapping that renames them, e.g. "
+            "set columns= to the columns to keep, as a mapping to rename them, e.g. "
             f"{{{old!r}: 'catalogue_{old}'}}"
         )
     columns_of = dict(zip(kept.column_names, kept.columns, strict=True))

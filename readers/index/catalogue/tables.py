@@ -33,7 +33,6 @@ ROW = "catalogue_row"
 
 _OWN_NAMES = {"y": "catalogue_y", "x": "catalogue_x"}
 """New names of columns of the catalogue, because ``y`` and ``x`` are the corners of windows."""
-_TAKES = "a path, an astropy Table or a pyarrow Table"
 
 
 class Objects:
@@ -64,7 +63,14 @@ class Objects:
             self.name = os.fspath(catalogue)
             self.folder = os.path.dirname(os.path.abspath(self.name))
             catalogue, self._others = read_catalogue(self.name)
-        self._table = catalogue if isinstance(catalogue, Table) else _arrow(catalogue)
+        elif not isinstance(catalogue, Table | pa.Table):
+            if not hasattr(catalogue, "__arrow_c_stream__"):
+                raise TypeError(
+                    "catalogue must be a path, an astropy Table or a pyarrow Table, got a "
+                    f"{type(catalogue).__name__}"
+                )
+            catalogue = pa.table(catalogue)
+        self._table = catalogue if isinstance(catalogue, Table) else without_views(catalogue)
         self.names: list[str] = list(
             self._table.colnames if isinstance(self._table, Table) else self._table.column_names
         )
@@ -135,8 +141,11 @@ class Objects:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"columns: there would be two columns {', '.join(twice)}")
         kept = pa.table({new[name]: self.column(name) for name in new})
-        if parts := part_names(kept):
-            raise ValueError(_is_part(self.name, PART + parts[0]))
+        for part in part_names(kept):
+            raise ValueError(
+                f"column {PART + part!r} of {self.name} has a name for the paths of a part of a "
+                f"sample: leave it out by columns=, or rename it, {{{PART + part!r}: {part!r}}}"
+            )
         return kept
 
     def times(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -218,14 +227,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _arrow(catalogue: Any) -> pa.Table:
-    if isinstance(catalogue, pa.Table):
-        return without_views(catalogue)
-    if not hasattr(catalogue, "__arrow_c_stream__"):
-        raise TypeError(f"catalogue must be {_TAKES}, got a {type(catalogue).__name__}")
-    return without_views(pa.table(catalogue))
-
-
 def _decoded(values: Any) -> Any:
     """Return bytes in UTF-8 as text, without a mask; other bytes unchanged."""
     try:
@@ -233,14 +234,6 @@ def _decoded(values: Any) -> Any:
     except UnicodeDecodeError:
         return values
     return np.ma.MaskedArray(text, np.ma.getmaskarray(values))
-
-
-def _is_part(catalogue: str, name: str) -> str:
-    return (
-        f"column {name!r} of {catalogue} has a name for the paths of a part of a sample: leave it "
-        "out by columns=, or pass a mapping with another name, "
-        f"{{{name!r}: {name.removeprefix(PART)!r}}}"
-    )
 
 
 # ---- Files: CSV, Parquet, and the formats of astropy ---------------------------------------------

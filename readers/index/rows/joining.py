@@ -91,7 +91,9 @@ def _check_columns(tables: Sequence[pa.Table]) -> None:
 def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
     """Return a column of all tables, with null for tables that lack the column."""
     found = dict.fromkeys(table[name].type for table in tables if name in table.column_names)
-    kinds = list(found) if len(found) == 1 else [_decoded(kind) for kind in found]
+    kinds = list(found)
+    if len(kinds) > 1:
+        kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
     try:
         schemas = [pa.schema([(name, kind)]) for kind in kinds]
         kind = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
@@ -107,10 +109,6 @@ def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
             "convert it to one type with Index.with_column"
         ) from error
     return pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
-
-
-def _decoded(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
