@@ -219,7 +219,9 @@ def with_hdus(
     from readers.fits.metadata import image_metadata
 
     if "hdu" in table.column_names:
-        raise ValueError("the images have a column 'hdu': leave out hdus=, and use Index.where")
+        raise ValueError(
+            "leave out hdus=, as the images have a column 'hdu': choose HDUs by Index.where"
+        )
     wanted = list(hdus) if isinstance(hdus, Sequence) and not isinstance(hdus, str) else [hdus]
     if not wanted or not all(isinstance(one, str) or is_integer(one, 0) for one in wanted):
         raise ValueError(f"hdus must be 0 or more, an EXTNAME, or several of these, got {hdus!r}")
