@@ -45,21 +45,10 @@ _MOST = 2**63 - 1
 
 
 def decoded_times(values: NDArray[Any], units: str, calendar: str) -> NDArray[np.datetime64] | None:
-    """Return times, as nanoseconds; NaT for NaN.
+    """Return numbers since a date as times, shape (n,), datetime64[ns], with NaT for NaN.
 
-    Parameters
-    ----------
-    values : ndarray, shape (n,)
-        Integers or floats.
-    units : str
-        Unit and date, such as ``hours since 1900-01-01``; in UTC by default.
-    calendar : str
-        Calendar of the CF conventions.
-
-    Returns
-    -------
-    ndarray, shape (n,), datetime64[ns], or None
-        None if the units or the calendar are not supported, or a time is out of range.
+    `units` are a unit and a date, such as ``hours since 1900-01-01``, in UTC by default. None if
+    the units or the calendar are not supported, or a time is out of range.
     """
     unit, _, since = units.partition(" since ")
     unit = unit.strip().lower()

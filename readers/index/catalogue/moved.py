@@ -25,12 +25,7 @@ def moved_parts(images: Images, shown: NDArray[np.int64]) -> str:
     All files of a sample get the same window of pixels. Files without sky coordinates, such as
     masks, are not compared, nor are files of another size, which pipelines reject.
 
-    Parameters
-    ----------
-    images : Images
-        The images; each row of their table may have several files.
-    shown : ndarray of int
-        Numbers of images that show an object. Only some are compared.
+    `shown` are the numbers of images that show an object. Only some are compared.
     """
     found = np.unique(shown)
     for number in found[:: max(1, len(found) // _COMPARED)].tolist():

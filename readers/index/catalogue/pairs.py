@@ -39,18 +39,10 @@ class Pairs(NamedTuple):
 def pixel_pairs(
     positions: NDArray[np.float64], names: Named, images: Images, progress: Progress
 ) -> Pairs:
-    """Return the pairs of objects whose pixels are known.
+    """Return the pairs of objects with known pixels.
 
-    Parameters
-    ----------
-    positions : ndarray, shape (n, 2)
-        (y, x), NaN for objects without a position.
-    names : Named
-        The image of each object.
-    images : Images
-        The images. They are opened unless there are integer columns ``height`` and ``width``.
-    progress : callable
-        See `Progress`.
+    `positions` are (y, x), shape (n, 2), NaN for objects without a position. `names` has the image
+    of each object. Images are opened unless there are integer columns ``height`` and ``width``.
     """
     has_position = np.asarray(np.isfinite(positions).all(axis=1))
     wanted = {number: names.objects(number) for number in range(len(images.images))}
@@ -77,20 +69,11 @@ def sky_pairs(
     margin: tuple[float, float],
     progress: Progress,
 ) -> Pairs:
-    """Return the pairs of objects whose position on the sky is known.
+    """Return the pairs of objects with known positions on the sky. Each image is opened.
 
-    Parameters
-    ----------
-    ra, dec : ndarray, shape (n,)
-        Degrees, ICRS, NaN for objects without a position.
-    names : Named, optional
-        The image of each object; by default all images are searched.
-    images : Images
-        The images; each is opened.
-    margin : (float, float)
-        Margin around an image, in rows and columns, in which objects are found, too.
-    progress : callable
-        See `Progress`.
+    `ra` and `dec` are in degrees, ICRS, shape (n,), NaN for objects without a position. `names` has
+    the image of each object; by default all images are searched. `margin` is the number of rows and
+    columns around an image in which objects are found, too.
     """
     has_position = np.isfinite(ra)
     sky = Sky(ra, dec)

@@ -94,23 +94,11 @@ class Sky:
     def on_image(
         self, image: ImageFacts, margin: tuple[float, float], rows: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the positions on or near an image.
+        """Return the positions on or near an image: their numbers, ascending, and their pixels.
 
-        Parameters
-        ----------
-        image : ImageFacts
-            The image, with its WCS.
-        margin : (float, float)
-            Margin around the image, in rows and columns, in which positions are found, too.
-        rows : ndarray of int, optional
-            Positions to consider; by default all in the circle around the image.
-
-        Returns
-        -------
-        rows : ndarray, shape (k,)
-            Numbers of the positions, ascending.
-        pixels : ndarray, shape (k, 2)
-            Their (y, x) from the middle of the first pixel.
+        Pixels are (y, x) from the middle of the first pixel, shape (k, 2). `margin` is the number
+        of rows and columns around the image in which positions are found, too. `rows` are the
+        positions to consider; by default all in the circle around the image.
 
         Raises
         ------

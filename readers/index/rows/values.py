@@ -17,14 +17,8 @@ from readers.index.list_columns import holds_numbers, is_lists, lists_of, width_
 class RowValues:
     """Columns of an Index that cannot be tensors. Only requested rows are read.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The table of the Index.
-    names : iterable of str
-        Names of columns. Columns that can be tensors are ignored.
-    file : SharedFile, optional
-        The file from which the table is mapped.
+    Names of columns that can be tensors are ignored. `file` is the file from which the table is
+    mapped, if any.
 
     Raises
     ------
