@@ -160,7 +160,7 @@ def _reason(
             f"{printable(found[0]) if found else 'the object'}, or pass URLs without it"
         )
     if "IncompleteBody" in text or "body error" in text:
-        return NoAnswerError, "the answer was truncated in all attempts"
+        return NoAnswerError, "the answer was cut off in all attempts"
     words = printable(text.partition(_DEBUG)[0].strip())[:_MOST_CHARACTERS]
     return StorageError, f"{name}: {words}"
 

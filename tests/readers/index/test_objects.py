@@ -113,7 +113,7 @@ def test_one_file_of_a_web_server(archive: Weed) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        (f"s3://{OPEN}/nothing/", "no such object, and none below"),
+        (f"s3://{OPEN}/nothing/", "no such object or folder"),
         (f"s3://{OPEN}/scan/names/[b].npy", r"patterns.*\*.*\{0..9\}"),
         (f"s3://{OPEN}/scan/deep/er/other.fits", "no such object"),
         (f"s3://{OPEN}/scan/*.npy", "no object matches"),
