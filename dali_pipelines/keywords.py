@@ -1,4 +1,4 @@
-"""Keywords that a callable takes or passes on: their names, and their text in help()."""
+"""Names of the keywords of a factory, and their descriptions for help()."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ ELSEWHERE = {
     "label": "columns",
     "labels": "columns",
 }
-"""Names in PyTorch's DataLoader, torchvision, Keras, DALI and `show`, and ours for these."""
+"""Our settings by their names in PyTorch's DataLoader, torchvision, Keras, DALI and `show`."""
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
-    """Return the keywords that a factory takes; those of a TypedDict only if `unpacked`.
+    """Return the keywords that a factory takes; None if they are unknown.
 
-    None if they are unknown, because its ``**`` keywords are not annotated as ``Unpack[...]`` of a
-    TypedDict such as `PipelineSettings`.
+    They are known if the ``**`` parameter is annotated as ``Unpack[...]`` of a TypedDict, such as
+    `PipelineSettings`. Its names are left out if `unpacked` is False.
     """
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters.values()
@@ -77,9 +77,9 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
 def check_names(
     where: str, given: Iterable[str], known: Collection[str], refused: Collection[str] = ()
 ) -> None:
-    """Raise TypeError if a name is unknown; it suggests similar names, or lists all of them.
+    """Raise TypeError if a name is unknown; the message suggests similar names, or lists all.
 
-    Names in `refused` are known, but no value is taken: they are not suggested.
+    Names in `refused` are known, but not suggested, as no value of them is accepted.
     """
     for name in given:
         if name not in known:
@@ -94,13 +94,9 @@ def bound_keywords(
 ) -> dict[str, Any]:
     """Return the keywords that functools.partial binds to a factory; empty if it is not a partial.
 
-    TypeError if one of them is in `others`, the keywords of the `taker` itself.
+    TypeError if a bound keyword is in `others`, the keywords that the `taker` sets itself.
     """
-    bound: dict[str, Any] = {}
-    function = factory
-    while isinstance(function, partial):
-        bound = {**function.keywords, **bound}
-        function = function.func
+    bound = _flat(factory).keywords
     for name in bound:
         if name in others and name not in ("factory", "config"):
             raise TypeError(
@@ -111,19 +107,23 @@ def bound_keywords(
 
 
 def without_keywords(factory: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a factory without the keywords that functools.partial binds, see `bound_keywords`."""
-    args: tuple[Any, ...] = ()
-    while isinstance(factory, partial):
-        args = (*factory.args, *args)
-        factory = factory.func
-    return partial(factory, *args) if args else factory
+    """Return a factory without its `bound_keywords`."""
+    flat = _flat(factory)
+    return partial(flat.func, *flat.args) if flat.args else flat.func
 
 
 def title(factory: Callable[..., Any]) -> str:
     """Return the name of a factory, also inside functools.partial."""
-    while isinstance(factory, partial):
-        factory = factory.func
-    return getattr(factory, "__name__", type(factory).__name__)
+    function = _flat(factory).func
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _flat(factory: Callable[..., Any]) -> partial[Any]:
+    """Return a factory as a single partial; partials with attributes may contain others."""
+    flat = partial(factory)
+    while isinstance(inner := flat.func, partial):
+        flat = partial(inner.func, *inner.args, *flat.args, **{**inner.keywords, **flat.keywords})
+    return flat
 
 
 _PARSING = threading.Lock()
@@ -131,10 +131,7 @@ _PARSING = threading.Lock()
 
 
 def field_docs(declared: type[Any]) -> dict[str, str]:
-    """Return the docstrings below the fields of a class, by the name of the field.
-
-    The result is empty if the source is not installed.
-    """
+    """Return the docstrings below the fields of a class, by field; empty without its source."""
     docs: dict[str, str] = {}
     for each in reversed(declared.__mro__):
         try:
@@ -153,7 +150,7 @@ def field_docs(declared: type[Any]) -> dict[str, str]:
 def documents(
     types: type[Any], *declared: type[Any], left_out: Collection[str] = ()
 ) -> Callable[[Documented], Documented]:
-    """Decorate a callable so that help() lists each keyword that ``**`` stands for.
+    """Return a decorator that lists the keywords of a ``**`` parameter in help().
 
     Parameters
     ----------
@@ -161,9 +158,9 @@ def documents(
         TypedDict of the ``**`` parameter, with names and types.
     *declared : type
         Dataclasses whose fields have the defaults and descriptions; by default the decorated class.
-        The ``**`` parameter remains if `types` has names that these lack.
+        If they lack a name of `types`, the ``**`` parameter is listed as well.
     left_out : collection of str
-        Names that are not listed.
+        Names to leave out.
     """
     kinds = get_type_hints(types)  # without Required
 
@@ -173,8 +170,8 @@ def documents(
         docs = {name: text for each in sources for name, text in field_docs(each).items()}
         listed = [
             _parameter(fields[name], types.__annotations__[name])
-            for name in kinds
-            if name in fields and name not in left_out
+            for name in fields
+            if name in kinds and name not in left_out
         ]
         entries = "\n".join(_entry(one, kinds[one.name], docs.get(one.name, "")) for one in listed)
         rest = kinds.keys() - fields.keys()

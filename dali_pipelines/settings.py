@@ -40,15 +40,15 @@ class Augmentation(Protocol):
 
     @property
     def of_8_bits(self) -> bool:
-        """Whether encoded images of more than 8 bits are rejected, as their range is unknown."""
+        """Whether encoded images of more than 8 bits are rejected."""
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether it also changes the geometry, which `targets` and `outputs` would not follow."""
+        """Whether it changes the geometry. Then `targets` and `outputs` are refused."""
 
     @property
     def num_images(self) -> int:
-        """Batches of float32 images held by its operators, for the estimate of memory."""
+        """Number of float32 images that its operators hold per sample, to estimate memory."""
 
     def add(self, image: Any, chance: Any, kind: Any) -> Any:
         """Add the operators to the graph.
@@ -98,15 +98,34 @@ class OrderSettings(TypedDict, total=False):
     epoch_steps: int | None
 
 
-class SharedSettings(OrderSettings, total=False):
-    """Keywords that a Loader passes to any factory."""
+class CommonSettings(OrderSettings, total=False):
+    """Keywords that a Loader passes to any factory, for images and recordings."""
 
     num_epochs: int | None
     rejected: Mapping[int, str]
     columns: tuple[str, ...]
+    mode: Mode
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    augment: Sequence[Augmentation]
+    transform: Transform | None
+    dtype: DTypeLike
+    ragged: Ragged
+    num_threads: int
+    start_method: StartMethod
+    read_timeout: float | None
+    storage: Storage
+    cache: str | None
+    cache_bytes: int | None
+    read_threads: int | None
+    prefetch: int | None
+
+
+class SharedSettings(CommonSettings, total=False):
+    """Keywords that a Loader passes to factories for images."""
+
     outputs: tuple[PlacementOutput, ...]
     targets: Mapping[str, Target]
-    mode: Mode
     crop: int | tuple[int, int] | None
     window: WindowMode
     grid: int | tuple[int, int] | Literal["chunks"] | None
@@ -121,26 +140,12 @@ class SharedSettings(OrderSettings, total=False):
     resize_shorter: int | None
     resize: int | tuple[int, int] | None
     interpolation: Interpolation
-    mean: float | Sequence[float] | None
-    std: float | Sequence[float] | None
-    augment: Sequence[Augmentation]
     stretch: Stretches | None
-    transform: Transform | None
-    dtype: DTypeLike
     memory_format: MemoryFormat | Any
-    ragged: Ragged
-    num_threads: int
-    start_method: StartMethod
-    read_timeout: float | None
-    storage: Storage
-    cache: str | None
-    cache_bytes: int | None
-    read_threads: int | None
-    prefetch: int | None
 
 
-class PipelineSettings(SharedSettings, total=False):
-    """Keywords of all factories: the fields of `dali_pipelines.PipelineConfig`."""
+class ShardSettings(TypedDict, total=False):
+    """Keywords of factories that a Loader sets itself."""
 
     shard_id: int
     num_shards: int
@@ -151,40 +156,18 @@ class PipelineSettings(SharedSettings, total=False):
     num_read_processes: int
 
 
+class PipelineSettings(SharedSettings, ShardSettings, total=False):
+    """Keywords of all factories for images: the fields of `dali_pipelines.PipelineConfig`."""
+
+
 class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
-    """Keywords of `aia_pipeline`: those of all factories, and the fields of `Calibration`."""
+    """Keywords of `aia_pipeline`: those of `PipelineSettings`, and the fields of `Calibration`."""
 
     hdu: HduName | None
 
 
-class AudioSettings(OrderSettings, total=False):
-    """Keywords that `audio_pipeline` shares with other factories, all but those of images."""
-
-    shard_id: int
-    num_shards: int
-    epoch: int
-    position: int
-    first_step: int
-    num_epochs: int | None
-    rejected: Mapping[int, str]
-    columns: tuple[str, ...]
-    mode: Mode
-    mean: float | Sequence[float] | None
-    std: float | Sequence[float] | None
-    augment: Sequence[Augmentation]
-    transform: Transform | None
-    dtype: DTypeLike
-    ragged: Ragged
-    device_id: DeviceLike
-    num_threads: int
-    num_read_processes: int
-    start_method: StartMethod
-    read_timeout: float | None
-    storage: Storage
-    cache: str | None
-    cache_bytes: int | None
-    read_threads: int | None
-    prefetch: int | None
+class AudioSettings(CommonSettings, ShardSettings, total=False):
+    """Keywords of `audio_pipeline`: those of `PipelineSettings` except for images."""
 
 
 class LoaderSettings(SharedSettings, CalibrationSettings, total=False):
