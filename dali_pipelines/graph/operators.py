@@ -1,10 +1,12 @@
 """CPU operators of this project: compiled kernels that DALI runs in its threads.
 
-numba is imported only when an operator is made: pipelines without one do not need it.
+numba is imported only when an operator is made: pipelines without one do not need it. All nodes are
+on the CPU.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,9 @@ from dali_pipelines.runtime.dali_private import CompiledFunction
 if TYPE_CHECKING:
     from dali_pipelines.kernels.entries import Entry
 
+Typed = tuple[str, int]
+"""NumPy name of the element type of an array, and its number of axes."""
+
 
 def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, Any]:
     """Add `dali_pipelines.kernels.fits.image.decode_image` to the graph.
@@ -26,8 +31,8 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     dtype : {"float32", "uint8", "int16", "int32"}
         Element type of the image.
     inputs : list of DataNode
-        shape, payload, plan and scaling of a FitsReader, then flip and finish of the kernel (one
-        finish per plane); all on the CPU.
+        shape, payload, plan and scaling of a FitsReader; then flip and finish of the kernel, with
+        one finish for each plane.
     planes : int
         Planes of the image.
 
@@ -39,12 +44,9 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     """
     from dali_pipelines.kernels import entries
 
+    arrays = [("uint8", 3), ("uint8", 1), ("int64", 1), ("float64", 1), ("int32", 1)]
     operator = compiled_operator(
-        entries.decode_entry(dtype),
-        out_types=[to_dali_type(dtype), types.INT32],
-        in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64, types.INT32, types.FLOAT],
-        outs_ndim=[3, 1],
-        ins_ndim=[3, 1, 1, 1, 1, 1],
+        entries.decode_entry(dtype), [(dtype, 3), ("int32", 1)], [*arrays, ("float32", 1)]
     )
     image, status = operator(*inputs)
     return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
@@ -64,24 +66,19 @@ def resize(
 
     Parameters
     ----------
-    dtype : {"uint8", "float32"}
-        Element type of the image.
-    out_dtype : {"uint8", "float32"}
-        Element type of the result. ``uint8`` is rounded, and limited to 0 to 255.
+    dtype, out_dtype : {"uint8", "float32"}
+        Element types of the image and of the result. ``uint8`` results are rounded, and limited to
+        0 to 255.
     image : DataNode
-        Layout HWC, on the CPU.
+        Layout HWC.
     carrier : DataNode
-        uint8, shape (height, width) of the output, any values; on the CPU.
-    flip : DataNode
-        int32, shape (2,): whether to flip left-right and up-down; on the CPU.
-    finish : DataNode
-        float32, shape (channels, 2): subtracted from, then multiplied with, each channel; on the
-        CPU.
+        uint8, any values; its shape is (height, width) of the output.
+    flip, finish : DataNode
+        Arguments of the kernel.
     kind : DataNode
-        int32, shape (1,): filter of the kernel; on the CPU.
+        int32, shape (1,): filter of the kernel.
     part : DataNode, optional
-        float32, shape (4,): y and x of the start, then of the end, of the part of the image that is
-        resized; on the CPU. By default the whole image.
+        float32, shape (4,), see the kernel; by default the whole image.
 
     Returns
     -------
@@ -90,14 +87,12 @@ def resize(
     """
     from dali_pipelines.kernels import entries
 
-    in_types = [to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT, types.INT32]
     parts = [] if part is None else [part]
+    inputs = [(dtype, 3), ("uint8", 2), ("int32", 1), ("float32", 2), ("int32", 1)]
     operator = compiled_operator(
         entries.resize_entry(dtype, out_dtype),
-        out_types=[to_dali_type(out_dtype)],
-        in_types=in_types + [types.FLOAT] * len(parts),
-        outs_ndim=[3],
-        ins_ndim=[3, 2, 1, 2, 1] + [1] * len(parts),
+        [(out_dtype, 3)],
+        inputs + [("float32", 1)] * len(parts),
     )
     return fn.reshape(operator(image, carrier, flip, finish, kind, *parts), layout="CHW")
 
@@ -108,28 +103,23 @@ def nearest(dtype: str, image: Any, carrier: Any, numbers: Any, outside: Any) ->
     Parameters
     ----------
     dtype : str
-        NumPy name of the image's element type.
+        NumPy name of the element type of the image and of the result.
     image : DataNode
-        Layout HWC, on the CPU.
+        Layout HWC.
     carrier : DataNode
-        uint8, shape (height, width) of the output, any values; on the CPU.
+        uint8, any values; its shape is (height, width) of the output.
     numbers, outside : DataNode
-        float64, arguments of the kernel; on the CPU.
+        float64, arguments of the kernel.
 
     Returns
     -------
     DataNode
-        Type of the image, layout CHW.
+        Layout CHW.
     """
     from dali_pipelines.kernels import entries
 
-    operator = compiled_operator(
-        entries.nearest_entry(dtype),
-        out_types=[to_dali_type(dtype)],
-        in_types=[to_dali_type(dtype), types.UINT8, types.FLOAT64, types.FLOAT64],
-        outs_ndim=[3],
-        ins_ndim=[3, 2, 1, 1],
-    )
+    inputs = [(dtype, 3), ("uint8", 2), ("float64", 1), ("float64", 1)]
+    operator = compiled_operator(entries.nearest_entry(dtype), [(dtype, 3)], inputs)
     return fn.reshape(operator(image, carrier, numbers, outside), layout="CHW")
 
 
@@ -139,7 +129,7 @@ def stretch(image: Any, parameters: NDArray[np.float64]) -> Any:
     Parameters
     ----------
     image : DataNode
-        float32, layout HWC, on the CPU.
+        float32, layout HWC.
     parameters : ndarray, shape (channels, 9), float64
         Result of `dali_pipelines.stretch.Stretch.parameters` for each channel.
 
@@ -150,15 +140,8 @@ def stretch(image: Any, parameters: NDArray[np.float64]) -> Any:
     """
     from dali_pipelines.kernels import entries
 
-    operator = compiled_operator(
-        entries.stretch_entry(),
-        out_types=[types.FLOAT],
-        in_types=[types.FLOAT, types.FLOAT],
-        outs_ndim=[3],
-        ins_ndim=[3, 1],
-    )
     numbers = types.Constant(parameters.astype(np.float32).ravel(), device="cpu")
-    return fn.reshape(operator(image, numbers), layout="HWC")
+    return changed(entries.stretch_entry(), image, numbers)
 
 
 def warp(inputs: list[Any], order: int) -> Any:
@@ -168,7 +151,7 @@ def warp(inputs: list[Any], order: int) -> Any:
     ----------
     inputs : list of DataNode
         The image, float32, layout HWC with one channel; grid, matrix, reduce, gain, stretch,
-        special and frame of `readers.aia.AiaReader`; and flip. All on the CPU.
+        special and frame of `readers.aia.AiaReader`; and flip.
     order : {1, 3}
         Order of the spline.
 
@@ -190,17 +173,26 @@ def warp(inputs: list[Any], order: int) -> Any:
         *(fn.cast(node, dtype=types.FLOAT64) for node in (frame, constant, reduce)),
         axis=0,
     )
-    operator = compiled_operator(
-        entries.warp_entry(),
-        out_types=[types.FLOAT],
-        in_types=[types.FLOAT, types.UINT8, types.FLOAT64, types.INT32],
-        outs_ndim=[3],
-        ins_ndim=[3, 3, 1, 1],
-    )
+    arrays = [("float32", 3), ("uint8", 3), ("float64", 1), ("int32", 1)]
+    operator = compiled_operator(entries.warp_entry(), [("float32", 3)], arrays)
     return fn.reshape(operator(image, grid, numbers, flip), layout="CHW")
 
 
-def compiled_operator(entry: Entry, **options: Any) -> Any:
-    """Return DALI's operator for a kernel; `options` are its types and numbers of axes."""
+def changed(entry: Entry, image: Any, numbers: Any) -> Any:
+    """Add a kernel that makes an image, layout HWC, from an image and numbers; all are float32."""
+    operator = compiled_operator(entry, [("float32", 3)], [("float32", 3), ("float32", 1)])
+    return fn.reshape(operator(image, numbers), layout="HWC")
+
+
+def compiled_operator(entry: Entry, outputs: Sequence[Typed], inputs: Sequence[Typed]) -> Any:
+    """Return DALI's operator for a kernel with outputs and inputs of these types."""
     run, setup = (function.address for function in entry)
-    return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)
+    return CompiledFunction(
+        run_fn=run,
+        setup_fn=setup,
+        out_types=[to_dali_type(dtype) for dtype, _ in outputs],
+        in_types=[to_dali_type(dtype) for dtype, _ in inputs],
+        outs_ndim=[ndim for _, ndim in outputs],
+        ins_ndim=[ndim for _, ndim in inputs],
+        batch_processing=False,
+    )

@@ -1,20 +1,15 @@
 """Operators of augmentations: kernels of this project on the CPU and on the GPU.
 
-They take an array per sample and no constants, so that they also run on a part of a batch.
+All their inputs are nodes, not constants, so that they can also run on a part of a batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from nvidia.dali import fn, types
+from typing import Any
 
 from dali_pipelines.graph.gpu.cupy_operator import launch, python_operator
-from dali_pipelines.graph.operators import compiled_operator
-
-if TYPE_CHECKING:
-    from dali_pipelines.kernels.entries import Entry
+from dali_pipelines.graph.operators import changed, compiled_operator
 
 
 def retouch(image: Any, numbers: Any) -> Any:
@@ -25,8 +20,8 @@ def retouch(image: Any, numbers: Any) -> Any:
     image : DataNode
         float32, layout HWC, on the CPU or the GPU.
     numbers : DataNode
-        float32, shape (1 + 2 steps,): the largest value, to which images are clamped, or infinity;
-        then code and magnitude of each step; on the CPU.
+        float32, shape (1 + 2 steps,), on the CPU: the upper limit of values, or infinity; then the
+        code and the magnitude of each step.
 
     Returns
     -------
@@ -37,7 +32,7 @@ def retouch(image: Any, numbers: Any) -> Any:
         return python_operator(Retouch(), [image, numbers], ["HWC"])
     from dali_pipelines.kernels import entries
 
-    return _on_cpu(entries.retouch_entry(), image, numbers)
+    return changed(entries.retouch_entry(), image, numbers)
 
 
 def noise(image: Any, numbers: Any, *, of_photons: bool) -> Any:
@@ -62,19 +57,7 @@ def noise(image: Any, numbers: Any, *, of_photons: bool) -> Any:
     from dali_pipelines.kernels import entries
 
     entry = entries.photon_noise_entry() if of_photons else entries.noise_entry()
-    return _on_cpu(entry, image, numbers)
-
-
-def _on_cpu(entry: Entry, image: Any, numbers: Any) -> Any:
-    """Add a kernel that makes an image from an image and numbers, all float32."""
-    operator = compiled_operator(
-        entry,
-        out_types=[types.FLOAT],
-        in_types=[types.FLOAT, types.FLOAT],
-        outs_ndim=[3],
-        ins_ndim=[3, 1],
-    )
-    return fn.reshape(operator(image, numbers), layout="HWC")
+    return changed(entry, image, numbers)
 
 
 @dataclass(frozen=True)
@@ -157,11 +140,6 @@ def choose_part(fractions: Any, shape: Any, settings: Any) -> Any:
     """
     from dali_pipelines.kernels import entries
 
-    operator = compiled_operator(
-        entries.choose_part_entry(),
-        out_types=[types.FLOAT],
-        in_types=[types.FLOAT, types.INT64, types.FLOAT],
-        outs_ndim=[1],
-        ins_ndim=[1, 1, 1],
-    )
+    inputs = [("float32", 1), ("int64", 1), ("float32", 1)]
+    operator = compiled_operator(entries.choose_part_entry(), [("float32", 1)], inputs)
     return operator(fractions, shape, settings)

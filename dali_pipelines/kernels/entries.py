@@ -53,18 +53,6 @@ def _compiled_once(make: Callable[..., Entry]) -> Any:
 
 
 @_compiled_once
-def resize_entry(dtype: str, out_dtype: str) -> Entry:
-    """Return `resize` for these element types of the image and the output: uint8 or float32."""
-    return Entry(_resize(np.dtype(dtype).type, out_dtype == "uint8"), _resize_setup())
-
-
-@_compiled_once
-def nearest_entry(dtype: str) -> Entry:
-    """Return `nearest` for this element type of the image."""
-    return Entry(_nearest(np.dtype(dtype).type), _resize_setup())
-
-
-@_compiled_once
 def noise_entry() -> Entry:
     """Return `add_noise`."""
     return Entry(_noise(of_photons=False), _same_shape_setup())
@@ -115,45 +103,53 @@ def decode_entry(dtype: str) -> Entry:
     return Entry(run, _decode_setup())
 
 
-def _resize(dtype: Any, is_rounded: bool) -> Any:
+@_compiled_once
+def resize_entry(dtype: str, out_dtype: str) -> Entry:
+    """Return `resize` for these element types of the image and the output: uint8 or float32."""
+    kind, is_rounded = np.dtype(dtype).type, out_dtype == "uint8"
+
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
         rows, columns = _extent(in_shapes, 1, 0), _extent(in_shapes, 1, 1)
-        image = array_at(_entry(ins, 0), in_shape, dtype)
+        image = array_at(_entry(ins, 0), in_shape, kind)
         flip = array_at(_entry(ins, 2), 2, np.int32)
         finish = array_at(_entry(ins, 3), (channels, 2), np.float32)
         out_shape = (channels, rows, columns)
-        kind = array_at(_entry(ins, 4), 1, np.int32)
+        code = array_at(_entry(ins, 4), 1, np.int32)[0]
         part = (0.0, 0.0, float(in_shape[0]), float(in_shape[1]))
         if num_ins > 5:
             y, x, bottom, right = array_at(_entry(ins, 5), 4, np.float32)
             part = (float(y), float(x), float(bottom), float(right))
         if is_rounded:
             resized = np.empty(out_shape, np.float32)
-            resize(resized, image, part, flip, finish, kind[0])
+            resize(resized, image, part, flip, finish, code)
             round_pixels(array_at(_entry(outs, 0), out_shape, np.uint8), resized)
         else:
             out = array_at(_entry(outs, 0), out_shape, np.float32)
-            resize(out, image, part, flip, finish, kind[0])
+            resize(out, image, part, flip, finish, code)
 
-    return run
+    return Entry(run, _resize_setup())
 
 
-def _nearest(dtype: Any) -> Any:
+@_compiled_once
+def nearest_entry(dtype: str) -> Entry:
+    """Return `nearest` for this element type of the image."""
+    kind = np.dtype(dtype).type
+
     @cfunc(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
         rows, columns = _extent(in_shapes, 1, 0), _extent(in_shapes, 1, 1)
-        image = array_at(_entry(ins, 0), in_shape, dtype)
+        image = array_at(_entry(ins, 0), in_shape, kind)
         numbers = array_at(_entry(ins, 2), 10, np.float64)
         outside = array_at(_entry(ins, 3), 1, np.float64)
-        out = array_at(_entry(outs, 0), (channels, rows, columns), dtype)
-        nearest(out, image, numbers, dtype(outside[0]))
+        out = array_at(_entry(outs, 0), (channels, rows, columns), kind)
+        nearest(out, image, numbers, kind(outside[0]))
 
-    return run
+    return Entry(run, _resize_setup())
 
 
 @_compiled_once
@@ -177,15 +173,7 @@ def warp_entry() -> Entry:
         flip = array_at(_entry(ins, 3), 2, np.int32)
         warp(out, image, matrix, order, reduce, special, whole, gain[0], stretch, flip)
 
-    @cfunc(_SETUP)
-    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        for sample in range(num_samples):
-            image = _entry(out_shapes, sample)
-            store_int64(image, 1)
-            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
-            store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
-
-    return Entry(run, setup)
+    return Entry(run, _resize_setup())
 
 
 @_compiled_once
