@@ -1,1 +1,1 @@
-"""Frameworks of training code, which turn the outputs of pipelines into batches."""
+"""Frameworks of training code: they turn outputs of pipelines into batches."""

@@ -1,33 +1,27 @@
-"""Contract between frameworks and the Loader."""
+"""Interface between frameworks and the Loader."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_pipelines.frameworks.outputs import Array as Array
+from dali_pipelines.frameworks.outputs import Batch as Batch
+from dali_pipelines.frameworks.outputs import Convert as Convert
+from dali_pipelines.frameworks.outputs import Outputs
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.runtime.devices import Device
 from dali_pipelines.runtime.ranks import FindShards, find_shards
 
-Array = Any
-"""Array of the framework, or of NumPy. It can be sliced and, on the CPU, viewed by NumPy."""
-
-Batch = dict[str, Array]
-"""Arrays of one device by name; with ``ragged="list"`` some are lists with an array per sample."""
-
 Slots = slice | NDArray[np.int64]
-
-Convert = Callable[[Any], Array]
-"""Function that turns a TensorCPU or TensorGPU of DALI into an array, if possible without a
-copy."""
 
 
 class ImageFormat(NamedTuple):
-    """Conversions of the images of a pipeline that DALI cannot do, and the framework can."""
+    """Format of delivered images, as far as DALI lacks it and the framework converts to it."""
 
     dtype: str = "float32"
     """Element type, see `dali_pipelines.settings.DType`."""
@@ -38,9 +32,9 @@ class ImageFormat(NamedTuple):
 class Framework(Protocol):
     """Base class of frameworks, which turn outputs of pipelines into batches.
 
-    The Loader counts, rejects and trims in between, so ``row``, ``valid`` and ``report`` stay on
-    the CPU until `deliver`. Batches must stay valid when they are kept: no array may be a view of
-    memory that DALI reuses.
+    ``row``, ``valid`` and ``report`` stay on the CPU until `deliver`, because the Loader reads them
+    and removes rejected samples first. Users may keep batches, so no array may be a view of memory
+    that DALI reuses.
     """
 
     has_bfloat16: ClassVar[bool] = False
@@ -58,12 +52,15 @@ class Framework(Protocol):
         return partial(find_shards, devices=devices, shard_id=shard_id, num_shards=num_shards)
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
-        """Return the function that turns outputs of a pipeline into arrays, or raise ValueError."""
+        """Return the function that turns outputs of a pipeline into arrays.
+
+        ValueError if the framework does not support the device of the pipeline.
+        """
         ...
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
         """Build a pipeline and return an endless iterator over its batches."""
-        ...
+        return Outputs(pipeline, self.converter(pipeline))
 
     def join(self, arrays: Sequence[Array]) -> Array:
         """Concatenate arrays that have been delivered."""
@@ -84,7 +81,7 @@ class Framework(Protocol):
     def formatted(self, batch: Batch, image_format: ImageFormat) -> Batch:
         """Return a batch of a pipeline with images of a format that DALI lacks."""
         if (image := batch.get("image")) is None:
-            return batch  # such as recordings
+            return batch  # of recordings, for example
         if image_format.memory_format == "channels_last":
             image = self.channels_first(image)
         if image_format.dtype == "bfloat16":

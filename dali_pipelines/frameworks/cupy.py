@@ -14,7 +14,7 @@ class Cupy(Dlpack):
         """Return the function that turns outputs into arrays; ValueError for a CPU pipeline."""
         if pipeline.device_id is None:
             raise ValueError(
-                "framework='cupy' needs GPUs, but a pipeline would run on the CPU: set devices=[0]"
-                " of a Loader, device_id=0 of a Preprocessor, or framework='numpy'"
+                "framework='cupy' needs a GPU, but this pipeline is for the CPU: set devices=[0] "
+                "of a Loader or device_id=0 of a Preprocessor, or framework='numpy'"
             )
         return super().converter(pipeline)

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 from nvidia.dali.tensors import TensorGPU
 
-from dali_pipelines.frameworks.contract import Array, Convert, Slots
+from dali_pipelines.frameworks.contract import Array, Convert, Framework, Slots
 from dali_pipelines.frameworks.numpy import to_numpy
-from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
-class Dlpack(OutputsFramework):
+class Dlpack(Framework):
     """Arrays with ``__dlpack__`` on the device of their pipeline."""
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:
         """Return the function that turns outputs into arrays; those on a GPU need CuPy."""
         if pipeline.device_id is not None:
-            import cupy  # noqa: F401 - before any reader starts
+            import cupy  # noqa: F401 - an error must come before readers start
         return _to_array
 
     def take(self, array: Array, slots: Slots) -> Array:

@@ -11,16 +11,15 @@ import jax
 from nvidia.dali.tensors import TensorGPU
 from nvidia.dali.types import to_numpy_type
 
-from dali_pipelines.frameworks.contract import Array, Batch, Convert
+from dali_pipelines.frameworks.contract import Array, Batch, Convert, Framework
 from dali_pipelines.frameworks.jax_sharding import ShardsOnDevices, fits, jax_device, own_devices
 from dali_pipelines.frameworks.numpy import to_numpy
-from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.runtime.devices import Device
 from dali_pipelines.runtime.ranks import FindShards
 
 
-class Jax(OutputsFramework):
+class Jax(Framework):
     """JAX arrays over DALI's memory, without a copy.
 
     Arrays of 64 bits stay NumPy arrays on the CPU unless ``jax_enable_x64`` is set: JAX would
@@ -40,11 +39,11 @@ class Jax(OutputsFramework):
         self._listed: frozenset[str] = frozenset()
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ValueError if readers are forked, or shards of a global array could be short."""
+        """Raise ValueError if readers are forked, or shards of a global array may be short."""
         if settings.get("start_method") == "fork":
             raise ValueError(
-                "start_method 'fork' copies a process without its threads, and JAX has many: set "
-                "it to 'forkserver' or 'spawn'"
+                "start_method 'fork' does not work with JAX, which has threads: set it to "
+                "'forkserver' or 'spawn'"
             )
         if self._layout is None:
             return
@@ -104,12 +103,12 @@ _ALIGNMENT = 16
 
 
 def _to_array(tensor: Any, device: jax.Device | None) -> Array:
-    # Arrays on the CPU become JAX arrays only when delivered: until then slots are cut out, and JAX
-    # would compile for each new shape.
+    # Arrays on the CPU become JAX arrays in `deliver`. The Loader slices them before, and JAX would
+    # compile for each new shape.
     if not isinstance(tensor, TensorGPU) or not fits(to_numpy_type(tensor.dtype)):
         return to_numpy(tensor)
     address: Any = tensor.data_ptr()
-    if address % _ALIGNMENT:  # in a list samples are contiguous
+    if address % _ALIGNMENT:  # a sample of a list, which follows the previous one without a gap
         return jax.device_put(to_numpy(tensor), device)
     return jax.dlpack.from_dlpack(tensor)
 
@@ -119,7 +118,7 @@ def _delivered(batch: Batch, listed: Collection[str]) -> Batch:
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     if device is not None:
         return {name: _put(one, device, name in listed) for name, one in batch.items()}
-    # Uncommitted, as JAX would otherwise compute on the CPU although it has a GPU.
+    # Uncommitted: otherwise JAX would compute on the CPU although it has a GPU.
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         return {name: _put(one, None, name in listed) for name, one in batch.items()}
 

@@ -43,9 +43,9 @@ Shards = dict[int, list[jax.Device]]
 
 
 def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
-    """Check the shards of all processes in each process: all fail alike, so none waits.
+    """Raise ValueError if a process has no shards, or shards that a Loader cannot fill.
 
-    ValueError if a process has no shards, or shards that a Loader cannot fill.
+    Each process checks the shards of all processes, so that all fail together and none waits.
     """
     count = jax.process_count()
     if {*held} not in ({jax.process_index()}, {*range(count)}):
@@ -65,7 +65,7 @@ def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
 
 @dataclass(frozen=True)
 class ShardsOnDevices:
-    """Assignment of a global array's shards along its first axis to devices of this process."""
+    """Devices of this process that hold the shards of a global array along its first axis."""
 
     sharding: jax.sharding.NamedSharding
     """Sharding for arrays with any number of axes."""
@@ -83,8 +83,8 @@ class ShardsOnDevices:
         TypeError
             If `sharding` is not a NamedSharding of a mesh of devices.
         ValueError
-            If it splits images, if its memory_kind is not that of its devices, or if processes have
-            different numbers of shards, or shards that are not consecutive.
+            If it splits images, if its memory_kind is not the default of its devices, or if
+            processes have different numbers of shards, or shards that are not consecutive.
         """
         named = isinstance(sharding, jax.sharding.NamedSharding)
         if not named or not isinstance(sharding.mesh, jax.sharding.Mesh):
@@ -94,8 +94,8 @@ class ShardsOnDevices:
             )
         if any(axes is not None for axes in sharding.spec[1:]):
             raise ValueError(
-                "sharding may only split the first axis, the samples, got "
-                f"{sharding.spec}: split others with jax.device_put(batch['image'], ...)"
+                "sharding must split only the first axis, the samples, got "
+                f"{sharding.spec}: split other axes with jax.device_put(batch['image'], ...)"
             )
         memory = sharding.mesh.devices.flat[0].default_memory().kind
         if sharding.memory_kind not in (None, memory):
@@ -122,7 +122,7 @@ class ShardsOnDevices:
         Raises
         ------
         ValueError
-            If other devices are asked for, or shards other than those of the global array.
+            If `devices` or the shards differ from those of the sharding.
         """
         own = tuple(device_of(holders[0]) for holders in self.shards.values())
         if devices is None:
@@ -146,13 +146,13 @@ class ShardsOnDevices:
     def joined(self, batches: list[Batch]) -> Batch:
         """Return the batches of this process as global arrays; lists stay lists.
 
-        NumPy arrays, for types that JAX lacks, hold only the samples of this process.
+        Arrays of types that JAX lacks become NumPy arrays with the samples of this process only.
 
         Raises
         ------
         ValueError
-            If images differ in size, or if a column other than the row stays a NumPy array while
-            the other arrays are over several processes.
+            If images differ in size; or if JAX lacks the type of a column (other than the row), and
+            the global arrays are spread over several processes.
         """
         return {name: self._joined(name, [batch[name] for batch in batches]) for name in batches[0]}
 
@@ -161,15 +161,15 @@ class ShardsOnDevices:
             return [value for part in parts for value in part]
         if len(shapes := {part.shape for part in parts}) > 1:
             raise ValueError(
-                f"a global array needs equal shards, but those of {name!r} have the shapes "
+                f"a global array needs equal shards, but the shards of {name!r} have the shapes "
                 f"{sorted(shapes)}: set crop or resize, or leave out images of other sizes"
             )
         if not fits(parts[0].dtype):
             if name != "row" and not self.sharding.is_fully_addressable:
                 raise ValueError(
-                    f"{name!r} is {parts[0].dtype}, which JAX would cut to 32 bits, and NumPy "
-                    "arrays hold only one process's samples: set jax_enable_x64, or convert the "
-                    f"column to 32 bits with index.with_column({name!r}, ...)"
+                    f"{name!r} is {parts[0].dtype}, which JAX would cut to 32 bits: set "
+                    "jax_enable_x64, or convert the column to 32 bits with "
+                    f"index.with_column({name!r}, ...)"
                 )
             return np.concatenate(parts)
         arrays = [

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali.tensors import TensorGPU
 
-from dali_pipelines.frameworks.contract import Convert
-from dali_pipelines.frameworks.outputs import OutputsFramework
+from dali_pipelines.frameworks.contract import Convert, Framework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
@@ -18,7 +17,7 @@ def to_numpy(tensor: Any) -> NDArray[Any]:
     return np.asarray(tensor.as_cpu() if isinstance(tensor, TensorGPU) else tensor)
 
 
-class Numpy(OutputsFramework):
+class Numpy(Framework):
     """Arrays on the CPU, wherever the pipeline runs."""
 
     def converter(self, pipeline: ReaderPipeline) -> Convert:

@@ -1,31 +1,33 @@
-"""Batches of a pipeline without DALI's iterators: made ahead of time, or one by one."""
+"""Batches of a pipeline, without DALI's iterators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from dali_pipelines.frameworks.contract import Batch, Convert, Framework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
+Array = Any
+"""Array of the framework, or of NumPy. It can be sliced and, on the CPU, viewed by NumPy."""
 
-class OutputsFramework(Framework):
-    """Base class of frameworks that convert outputs directly."""
+Batch = dict[str, Array]
+"""Arrays of one device by name; with ``ragged="list"`` some are lists with an array per sample."""
 
-    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return an iterator over the outputs, each converted by `converter`."""
-        return Outputs(pipeline, self.converter(pipeline))
+Convert = Callable[[Any], Array]
+"""Function that turns a TensorCPU or TensorGPU of DALI into an array, without a copy if
+possible."""
 
 
 class Outputs(Iterator[Batch]):
-    """Endless iterator over the outputs of a pipeline, without a copy.
+    """Endless iterator over the outputs of a pipeline, one batch ahead, without a copy.
 
     Parameters
     ----------
     pipeline : ReaderPipeline
-        Pipeline to iterate over. It is built here, and runs from the first batch on.
+        Pipeline to iterate over. It is built here, and first runs for the first batch.
     convert : callable
-        See `Convert`. The memory of an output then belongs to the array: DALI's dynamic executor
-        does not reuse it after the release.
+        See `Convert`. The array keeps the memory of the output: DALI's dynamic executor does not
+        reuse it.
     """
 
     def __init__(self, pipeline: ReaderPipeline, convert: Convert) -> None:
@@ -34,7 +36,7 @@ class Outputs(Iterator[Batch]):
         self._runs = False
 
     def __next__(self) -> Batch:
-        """Return the next batch; ValueError if samples of an unlisted output differ in shape."""
+        """Return the next batch; ValueError as of `check_even`."""
         if not self._runs:
             self._pipeline.schedule_run()
             self._runs = True
@@ -46,7 +48,7 @@ class Outputs(Iterator[Batch]):
 def run_once(pipeline: ReaderPipeline, convert: Convert) -> Batch:
     """Run a pipeline that was built with prefetch 1, and return its batch; nothing runs ahead.
 
-    ValueError if the samples of an unlisted output differ in shape; the pipeline is then unusable.
+    ValueError as of `check_even`; the pipeline is then unusable.
     """
     pipeline.schedule_run()
     return _taken(pipeline, convert)
@@ -66,7 +68,7 @@ def _taken(pipeline: ReaderPipeline, convert: Convert) -> Batch:
 
 
 def check_even(pipeline: ReaderPipeline) -> None:
-    """Raise ValueError if the samples of an unlisted output differ in shape in the last batch."""
+    """Raise ValueError if the last batch has samples that differ in shape and are not listed."""
     if pipeline.uneven in ("audio", "features"):
         raise ValueError(
             "the recordings of one batch differ in length: set duration, ragged='list' or "
@@ -75,8 +77,8 @@ def check_even(pipeline: ReaderPipeline) -> None:
     if pipeline.uneven == "image":
         raise ValueError(
             "the images of one batch differ in size: set crop or resize, or ragged='list' or "
-            "ragged='pad', or leave images of other sizes out of the Index; the results of a "
-            "transform must also be of one size"
+            "ragged='pad', or leave images of other sizes out of the Index; a transform must also "
+            "return images of one size"
         )
     if pipeline.uneven is not None:
         raise ValueError(

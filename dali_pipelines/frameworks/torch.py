@@ -10,7 +10,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 from torch.utils.dlpack import from_dlpack
 
 from dali_pipelines.frameworks.contract import Batch, Convert, Framework
-from dali_pipelines.frameworks.outputs import Outputs, check_even
+from dali_pipelines.frameworks.outputs import check_even
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
@@ -25,15 +25,15 @@ class Torch(Framework):
         return from_dlpack
 
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return DALI's iterator, or `Outputs` for lists of tensors, which it cannot make."""
-        return Outputs(pipeline, from_dlpack) if pipeline.listed else _DaliBatches(pipeline)
+        """Return DALI's iterator; or for lists of tensors, which it lacks, our own."""
+        return super().iterate(pipeline) if pipeline.listed else _DaliBatches(pipeline)
 
     def to_bfloat16(self, array: Any) -> torch.Tensor:
         """Return a tensor as bfloat16."""
         return array.to(torch.bfloat16)
 
     def channels_first(self, array: Any) -> torch.Tensor:
-        """Return a view of shape (N, C, H, W), whose memory format is channels_last."""
+        """Return a view of shape (N, C, H, W) with the memory format channels_last."""
         return array.permute(0, 3, 1, 2)
 
     def join(self, arrays: Sequence[Any]) -> torch.Tensor:
@@ -42,7 +42,7 @@ class Torch(Framework):
 
 
 class _DaliBatches(Iterator[Batch]):
-    """Iterator of DALI over one pipeline; over several it loses and repeats samples."""
+    """DALI's iterator over one pipeline; with several pipelines it loses and repeats samples."""
 
     def __init__(self, pipeline: ReaderPipeline) -> None:
         names = list(pipeline.output_names)
@@ -50,7 +50,7 @@ class _DaliBatches(Iterator[Batch]):
         self._batches = DALIGenericIterator([pipeline], names, size=-1, prepare_first_batch=False)
 
     def __next__(self) -> Batch:
-        """Return the next batch; ValueError if samples of an unlisted output differ in shape."""
+        """Return the next batch; ValueError as of `check_even`."""
         try:
             (batch,) = next(self._batches)
         except RuntimeError:
