@@ -18,6 +18,6 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
         "rename that file or folder, or put it after the installed packages on sys.path"
     )
 
-# Names are listed in __init__.pyi and imported on first use: DALI imports slowly, and processes
-# that only decode and calibrate do not need it.
+# Names are listed in __init__.pyi and imported on first use: DALI takes long to import, and
+# processes that only decode and calibrate do not need it.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

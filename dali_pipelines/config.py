@@ -1,8 +1,9 @@
-"""The settings that all pipeline factories share: defaults, descriptions and checks."""
+"""Settings of all pipeline factories: defaults, descriptions and checks."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
@@ -23,7 +24,7 @@ from dali_pipelines.settings import (
     StartMethod,
     Transform,
 )
-from dali_pipelines.stretch import Stretch
+from dali_pipelines.stretch import LEAST_STD, Stretch
 from dali_pipelines.values import (
     are_all,
     check_choice,
@@ -72,17 +73,15 @@ _CHOICES = {
     "start_method": StartMethod,
 }
 FLOATS = ("float32", "float16", "bfloat16")
-"""Element types that the graph calculates with."""
+"""Element types in which the graph does arithmetic."""
 _INTEGERS_AS_STORED = ("uint16", "int16", "int32")
 _LARGEST = float(np.finfo(np.float32).max)
-_LEAST_STD = 2.0**-126
-"""Up to the inverse of this number, 1 / std is a normal number in float32."""
 
 
 @documents(PipelineSettings)
 @dataclass(frozen=True, slots=True, init=False)
 class PipelineConfig:
-    """Keywords of all pipeline factories, checked. Names are DALI's where DALI has one.
+    """Keywords of all pipeline factories, checked. Names are those of DALI, if it has one.
 
     Parameters
     ----------
@@ -105,26 +104,27 @@ class PipelineConfig:
     num_shards: int = 1
     """Pipelines that share the epoch, over all devices and nodes."""
     seed: int = 0
-    """Integer in [0, 2**64) that determines the order, windows, flips and all other draws."""
+    """Integer in [0, 2**64) that determines the order of rows and all random numbers."""
     shuffle: Shuffle = None  # type: ignore[assignment] # never None once checked
-    """A new order in each epoch; False is the order of the Index. By default (None) rows are
-    shuffled, except in mode ``eval``. With ``"blocks"`` neighbouring rows, such as those of one
-    file, stay near each other, see `readers.BlockOrder`. With ``"buckets"`` each step is of
-    neighbouring rows, such as those of about the same duration, see `readers.BucketOrder`."""
+    """True for a new order in each epoch, False for the order of the Index. By default (None) rows
+    are shuffled, except in mode ``eval``. ``"blocks"`` keeps neighbouring rows, such as the rows of
+    one file, near each other, see `readers.BlockOrder`. ``"buckets"`` makes each step of
+    neighbouring rows, such as recordings of similar duration, see `readers.BucketOrder`."""
     block_rows: int | None = None
-    """Rows of a block. With ``shuffle="blocks"`` about as many as a file has, by default 256; with
-    ``"buckets"`` those of a step (`batch_size` times the number of devices), or of several."""
+    """Rows of a block. For ``shuffle="blocks"`` about the number of rows in a file, by default 256.
+    For ``"buckets"`` the rows of a step (`batch_size` times the number of devices) or a
+    multiple."""
     weights: str | None = None
-    """Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
-    epoch has as many samples as rows, some rows more than once and others not at all."""
+    """Numeric column of the Index. Each sample is drawn in proportion to it, with replacement. An
+    epoch has as many samples as the Index has rows: some rows come several times, others never."""
     tail: Tail = "partial"
-    """Treatment of the last, incomplete step of an epoch, see `readers.Tail`.
-    With ``fill`` check ``valid``; otherwise it is always True."""
+    """Treatment of the last, incomplete step of an epoch, see `readers.Tail`. With ``fill`` some
+    samples are not ``valid``; with the others all are."""
     epoch_steps: int | None = None
     """Steps of an epoch, for archives that are huge or tiny; by default one pass through the rows.
-    Each epoch then continues where the last one stopped, through as many passes as needed. All
-    steps are full: the step that ends a pass is filled from the next pass, so `tail` only matters
-    for bad rows."""
+    Each epoch continues where the last one stopped, through as many passes as needed. All steps are
+    full: the step that ends a pass is filled from the next pass, so `tail` only matters for bad
+    rows."""
     epoch: int = 0
     """First epoch; with epoch_steps, the first pass through the rows."""
     position: int = 0
@@ -132,123 +132,123 @@ class PipelineConfig:
     first_step: int = 0
     """With epoch_steps: number of steps before this pipeline, since the start of epoch 0."""
     num_epochs: int | None = None
-    """Number of epochs, after which nothing is read ahead; by default there is no end. A Loader
-    ends there; a pipeline without a Loader goes on with samples that are not valid."""
+    """Number of epochs; nothing is read ahead after the last. By default there is no end. A Loader
+    stops after them; a pipeline without a Loader continues with samples that are not valid."""
     rejected: Mapping[int, str] = field(default_factory=dict)
-    """Rows that are not read, and why. A Loader adds the undecodable ones that it finds."""
+    """Rows that are not read, with reasons. A Loader adds rows that it cannot decode."""
     columns: tuple[str, ...] = ()
     """Columns of the Index that become outputs: numbers of shape (batch,), or (batch, n) for lists
     of a fixed length n. A Loader also delivers text and lists of other lengths, as lists."""
     outputs: tuple[PlacementOutput, ...] = ()
-    """More outputs, ``window``, ``flip`` and ``matrix``, that tell the position of each sample in
-    the image of its file, see `readers.Placement`."""
+    """More outputs, ``window``, ``flip`` and ``matrix``: the position of each sample in the image
+    of its file, see `readers.Placement`."""
     targets: Mapping[str, Target] = field(default_factory=dict)
-    """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,
-    `Boxes`, or a `readers.Target` of your own."""
+    """Masks and boxes by name: `Mask`, `Boxes`, or a `readers.Target` of your own. They get the
+    geometry of the images, and become outputs."""
 
     # Processing of each image.
     mode: Mode = "train"
-    """With ``eval`` nothing is random, whatever else is set: window ``random`` takes the middle of
-    the image, ``row`` stays as it is, and nothing is flipped, rotated or zoomed."""
+    """With ``eval`` nothing is random, whatever the other settings: a ``random`` window becomes the
+    middle of the image, and nothing is flipped, rotated, zoomed or augmented."""
     crop: tuple[int, int] | None = None
-    """Height and width in pixels of the window to cut, or one number for a square; by default the
-    whole image is delivered, or in a Loader the windows of an Index that has some."""
+    """Height and width in pixels of the window to cut, or one number for a square. By default the
+    whole image is delivered, or in a Loader the windows of the Index, if it has windows."""
     window: WindowMode = "center"
-    """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
-    and ``x`` of the Index give its first row and column. If these are floats, the image is
-    resampled (bilinear)."""
+    """Position of the crop in the image: ``center``, ``random``, or ``row``. For ``row`` columns
+    ``y`` and ``x`` of the Index have the first row and column of the window. If they are floats,
+    the image is resampled (bilinear)."""
     grid: tuple[int, int] | None = None
-    """Height and width of a grid, or one number: a window ``random`` begins at a multiple of these,
-    or at the last position, so that it needs fewer tiles or chunks of the file. By default it
-    begins anywhere. `chunked_pipeline` also takes ``"chunks"``."""
+    """Height and width of a grid, or one number: ``random`` windows begin at multiples of it, or at
+    the last position, and so need fewer tiles or chunks of the file. By default they begin
+    anywhere. `chunked_pipeline` also takes ``"chunks"``."""
     outside: Outside = "reject"
-    """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` the
-    missing pixels, and read only the others; or, for window ``row``, ``shift`` them inside. A
-    ``center`` or ``random`` window is centred along each axis where it is larger than the image."""
+    """Treatment of windows that are not completely inside the image: ``reject`` them; ``fill`` the
+    missing pixels; or, for window ``row``, ``shift`` them inside. With ``fill`` a ``center`` or
+    ``random`` window is centred along each axis where it is larger than the image."""
     missing: float | None = None
     """Value of filled pixels, in units of the decoded image, before mean and std; by default NaN.
     It must be set for integer dtypes."""
     flip: Flip = ""
-    """Axes that are flipped at random, each on its own."""
+    """Axes that are flipped at random, independently of each other."""
     flip_probability: float = 0.5
-    """Probability of each of these flips, from 0 to 1."""
+    """Probability of the flip of each axis, from 0 to 1."""
     rotate: float = 0.0
-    """Largest random rotation of a window in degrees, either way."""
+    """Largest random rotation of a window in degrees, in both directions."""
     zoom: tuple[float, float] = (1.0, 1.0)
     """Range of the random enlargement of a window, log-uniform, within 0.001 to 1000."""
     random_area: tuple[float, float] | None = None
-    """Least and most share of the image's area, e.g. 0.08 and 1: in place of a crop, a region of
-    random size, shape and position is read, and resized to `resize`."""
+    """Lower and upper limit of a share of the image's area, e.g. 0.08 and 1. Instead of a crop, a
+    region of random area, shape and position is read, and resized to `resize`."""
     random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
-    """Least and most width / height of these regions, log-uniform."""
+    """Lower and upper limit of width / height of these regions, log-uniform."""
     resize_shorter: int | None = None
-    """Pixels of the image's shorter side, to which it is resized before the crop, with the filter
-    of `resize`; by default the image itself is cropped."""
+    """Pixels of the image's shorter side after a resize that comes before the crop; by default
+    there is no such resize."""
     resize: tuple[int, int] | None = None
     """Height and width in pixels to which the crop or the random region is resized, or one number
     for a square."""
     interpolation: Interpolation = "bilinear"
-    """Filter of `resize` and `resize_shorter`. All but ``nearest`` are antialiased. Windows that
-    are turned or between pixels also take nearest pixels with ``nearest``, and interpolate
-    bilinearly with all others. Masks always take nearest pixels."""
+    """Filter of `resize` and `resize_shorter`, antialiased unless it is ``nearest``. Windows that
+    are rotated, zoomed or between pixels are resampled by nearest pixels with ``nearest``, and
+    bilinearly with all other filters. Masks are always resampled by nearest pixels."""
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel, in units of the decoded image; one number for all channels, or
     one for each."""
     std: tuple[float, ...] | None = None
-    """Divides each channel after the mean was subtracted, in units of the decoded image; one number
+    """Divides each channel, after the mean is subtracted, in units of the decoded image; one number
     for all channels, or one for each."""
     augment: tuple[Augmentation, ...] = ()
-    """Random changes of the images after the flips, one after the other, such as
+    """Random changes of the images after the flips, in this order, such as
     `dali_pipelines.ColorJitter`; none in mode eval."""
     stretch: tuple[Stretch, ...] | None = None
-    """Curve between pixel values and the input of a network: one `Stretch`, or one for each
-    channel, in place of mean and std. It comes after the geometry, in units of the decoded image,
-    and before `augment` and `transform`."""
+    """Curve from pixel values to the input of a network, in place of mean and std: one `Stretch`,
+    or one for each channel. It comes after the geometry and before `augment` and `transform`, and
+    is in units of the decoded image."""
     transform: Transform | None = None
-    """Adds operators of your own to the graph, after `augment` and before mean and std; see
-    `dali_pipelines.Chance`."""
+    """Function that adds operators of your own to the graph, after `augment` and before mean and
+    std; see `dali_pipelines.Chance`."""
     dtype: DType = "float32"
     """Element type of the output, also as a dtype of NumPy, PyTorch or JAX. Integer types deliver
-    the values as stored in the files, which must have that type: FITS integers are not scaled, and
-    there is no mean, std or stretch. Only ``uint8`` can be resized, rotated and zoomed, with
-    results that are rounded, unless the interpolation is ``nearest``. DALI has no ``bfloat16``: a
-    Loader for PyTorch or JAX rounds float32 to it; a pipeline without one delivers float32."""
+    the stored values of files of that type: FITS integers are not scaled, and there is no mean, std
+    or stretch. Integers can only be resized, rotated and zoomed if they are ``uint8``, which rounds
+    the results, or if the interpolation is ``nearest``. DALI has no ``bfloat16``: a Loader for
+    PyTorch or JAX rounds float32 to bfloat16; a pipeline without a Loader delivers float32."""
     memory_format: MemoryFormat = "contiguous_format"
     """Order of the images in memory, for PyTorch, also as torch.channels_last. With
     ``channels_last`` the shape stays (batch, channels, height, width), but the channels of a pixel
-    are side by side, as convolutions on GPUs prefer; a pipeline without a Loader then delivers
-    the layout HWC."""
+    are adjacent, as convolutions on GPUs prefer. A pipeline without a Loader then delivers the
+    layout HWC."""
     ragged: Ragged = None
-    """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
-    largest height and width, 0 beyond each image, and ``size``, int32; by default an error."""
+    """Treatment of images of several sizes in a batch. ``list`` delivers a list of arrays. ``pad``
+    delivers one array of the largest height and width, 0 beyond each image, and the output
+    ``size``, int32. By default such a batch is an error."""
 
     # How it runs.
     device_id: int | None = None
-    """CUDA device, or None to run the same graph on the CPU; also as "cpu", "cuda:1" or
-    torch.device."""
+    """CUDA device, or None for the CPU; also as "cpu", "cuda:1" or torch.device."""
     num_threads: int = 2
     """DALI's threads in this pipeline, for operators on the CPU."""
     num_read_processes: int = 1
     """Reader processes of this pipeline (DALI: py_num_workers); 0 to read in this process."""
     start_method: StartMethod = "forkserver"
-    """Start of reader processes. `forkserver` imports DALI once for all of them; `fork` must come
-    before CUDA is initialised in this process."""
+    """Start method of reader processes. `forkserver` imports DALI once for all of them. `fork` only
+    works before CUDA is initialised in this process."""
     read_timeout: float | None = None
-    """Seconds after which a sample is rejected if reading it blocks (e.g. a server does not
-    answer); by default there is no limit."""
+    """Seconds after which a sample that is still being read (e.g. because a server does not answer)
+    is rejected; by default there is no limit."""
     storage: Storage = field(default_factory=Storage)
-    """Settings for requests of objects of S3, Google Cloud Storage and web servers."""
+    """Settings for requests to S3, Google Cloud Storage and web servers."""
     cache: str | None = None
-    """Folder on local disk that keeps the bytes of remote objects, for all processes of the
-    machine; by default nothing is kept."""
+    """Folder on local disk in which all processes of the machine cache the bytes of remote objects;
+    by default nothing is cached."""
     cache_bytes: int | None = None
-    """Bytes that the cache may take; needed with `cache`."""
+    """Maximum size of the cache in bytes; required with `cache`."""
     read_threads: int | None = None
-    """Number of samples, among those that DALI has requested, that a reader process reads at a
-    time. By default 16 if the Index has URLs, otherwise 1."""
+    """Number of samples that a reader process reads concurrently. By default 16 if the Index has
+    URLs, otherwise 1."""
     prefetch: int | None = None
-    """Batches that the readers keep ready, and the graph as well. By default 2, or 1 if a batch
-    takes more than 256 MiB in shared memory."""
+    """Batches that the readers keep ready; the graph keeps as many again. By default 2, or 1 if a
+    batch takes more than 256 MiB of shared memory."""
 
     def __init__(self, **settings: Unpack[PipelineSettings]) -> None:
         check_names("PipelineConfig", settings, NAMES)
@@ -270,7 +270,7 @@ class PipelineConfig:
 
     @property
     def is_window(self) -> bool:
-        """Whether readers get windows, instead of reading whole images."""
+        """Whether readers read windows instead of whole images."""
         return self.crop is not None or self.random_area is not None
 
     @property
@@ -286,7 +286,7 @@ class PipelineConfig:
 
     @property
     def resized_to(self) -> tuple[int, int] | None:
-        """(height, width) to which the graph resizes decoded images; None if it does not."""
+        """(height, width) of images after the resize in the graph; None if there is no resize."""
         return self.resize if self.resize_shorter is None else self.crop
 
 
@@ -333,7 +333,7 @@ def _check_each(values: dict[str, Any]) -> None:
 
 
 def _stretches(given: Any) -> tuple[Stretch, ...] | None:
-    """Return the stretches of a setting that takes one or more; or raise ValueError."""
+    """Return the stretches of a setting that takes one or several; ValueError for other values."""
     several = [given] if isinstance(given, Stretch) else given
     if several is None:
         return None
@@ -347,10 +347,12 @@ def _stretches(given: Any) -> tuple[Stretch, ...] | None:
 
 
 def _check_transform(transform: Any) -> None:
-    """Raise ValueError if this cannot be called with an image, its random numbers and settings."""
+    """Raise ValueError unless this is callable with an image, random numbers and settings."""
     if transform is None:
         return
-    is_module = _is_torch_module(transform)
+    torch = sys.modules.get("torch")  # need not be imported
+    # A module can be called with any arguments.
+    is_module = torch is not None and isinstance(transform, torch.nn.Module)
     if callable(transform) and not is_module:
         try:
             inspect.signature(transform).bind(None, None, None)
@@ -366,17 +368,6 @@ def _check_transform(transform: Any) -> None:
     )
 
 
-def _is_torch_module(value: Any) -> bool:
-    """Return whether this is a torch.nn.Module, as torchvision's transforms, without importing it.
-
-    It would be called with anything.
-    """
-    return any(
-        (each.__module__, each.__name__) == ("torch.nn.modules.module", "Module")
-        for each in type(value).__mro__
-    )
-
-
 def _check_together(values: Mapping[str, Any]) -> None:
     """Raise ValueError if values contradict each other."""
     _check_order(values["shuffle"], values["block_rows"], values["weights"])
@@ -384,14 +375,14 @@ def _check_together(values: Mapping[str, Any]) -> None:
     Geometry(**{one.name: values[one.name] for one in fields(Geometry)})
     if values["stretch"] is not None and not (values["mean"] is None is values["std"]):
         raise ValueError(
-            "a Stretch has its own mean and std: set these, and leave out mean and std of the "
-            "pipeline, which are in units of the decoded image"
+            "stretch replaces mean and std of the pipeline: leave those out, and set mean and std "
+            "of the Stretch, which apply after its curve"
         )
     _check_missing(values["missing"], values["outside"], values["dtype"], values["augment"])
     if values["random_area"] is not None and values["resize"] is None:
-        raise ValueError("random_area needs resize, the one size to which regions are resized")
+        raise ValueError("random_area needs resize, the size of the delivered regions: set both")
     if values["resize_shorter"] is not None and values["resize"] is not None:
-        raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+        raise ValueError("resize_shorter and resize exclude each other: leave out one")
     if values["memory_format"] == "channels_last" and values["ragged"] is not None:
         raise ValueError(
             f"memory_format 'channels_last' is for images of one size: set crop or resize, and "
@@ -399,25 +390,25 @@ def _check_together(values: Mapping[str, Any]) -> None:
         )
     if values["flip_probability"] != 0.5 and not values["flip"]:
         raise ValueError(
-            f"flip_probability={values['flip_probability']!r} is of flip, which is not set: set "
-            "'h', 'v' or 'hv', or leave out flip_probability"
+            f"flip_probability={values['flip_probability']!r} needs flip: set flip to 'h', 'v' or "
+            "'hv', or leave out flip_probability"
         )
     resizes = values["resize"] is not None or values["resize_shorter"] is not None
     if values["interpolation"] in ("bicubic", "lanczos") and not resizes:
         raise ValueError(
-            f"interpolation {values['interpolation']!r} is a filter of resize and resize_shorter, "
-            "which are not set: set one, or leave out interpolation; aia_pipeline has order instead"
+            f"interpolation {values['interpolation']!r} needs resize or resize_shorter: set one of "
+            "them, or leave out interpolation; aia_pipeline has order instead"
         )
     cache, cache_bytes = values["cache"], values["cache_bytes"]
     if (cache is None) != (cache_bytes is None):
         raise ValueError(
-            f"cache={cache!r} and cache_bytes={cache_bytes!r}: pass both, the folder and the bytes "
-            "that it may take, or neither"
+            f"set both cache, a folder, and cache_bytes, its maximum size, or neither; got "
+            f"cache={cache!r} and cache_bytes={cache_bytes!r}"
         )
 
 
 def _check_dtype(values: Mapping[str, Any]) -> None:
-    """Raise ValueError if a setting would change values that are delivered as stored."""
+    """Raise ValueError if the dtype keeps values as stored, and a setting would change them."""
     dtype = values["dtype"]
     calculated = [name for name in ("mean", "std", "stretch") if values[name] is not None]
     # Interpolated values of 8 bits are rounded, and nearest pixels are unchanged.
@@ -443,8 +434,8 @@ def _without_chance(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that mode ``eval`` replaces; ValueError if random_area is given."""
     if values["random_area"] is not None:
         raise ValueError(
-            "random_area draws regions, and in mode 'eval' nothing is random: pass resize_shorter "
-            "and crop, or crop and resize"
+            "random_area is random, and mode 'eval' is not: pass resize_shorter and crop, or crop "
+            "and resize, instead"
         )
     least, most = values["zoom"]
     return {
@@ -462,8 +453,8 @@ def _check_order(shuffle: Shuffle, block_rows: int | None, weights: str | None) 
     """Raise ValueError if settings of the order contradict each other."""
     if weights is not None and shuffle is not True:
         raise ValueError(
-            f"weights={weights!r} draws rows at random: leave out shuffle={shuffle!r} and mode "
-            "'eval'"
+            f"weights={weights!r} draws rows at random, which needs shuffle=True, got {shuffle!r}: "
+            "leave out shuffle and mode 'eval'"
         )
     if block_rows is not None and isinstance(shuffle, bool):
         raise ValueError(f"block_rows={block_rows} needs shuffle='blocks' or 'buckets'")
@@ -475,7 +466,7 @@ def _check_order(shuffle: Shuffle, block_rows: int | None, weights: str | None) 
 
 
 def _numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:
-    """Return the numbers of a setting that takes one or more; or raise ValueError."""
+    """Return the numbers of a setting that takes one or several; ValueError for other values."""
     if value is None:
         return None
     values: Any = (value,) if isinstance(value, Real) else value
@@ -489,18 +480,15 @@ def _numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[flo
 
 
 def _check_mean_and_std(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
-    """Raise ValueError if a number, or the inverse of a std, is not finite in float32."""
+    """Raise ValueError if a number, or 1 / std, is not finite in float32."""
     if mean is not None and not all(abs(value) <= _LARGEST for value in mean):
         raise ValueError(f"mean must be finite in float32, got {mean}")
-    if std is not None and not all(_LEAST_STD <= value <= 1 / _LEAST_STD for value in std):
-        raise ValueError(
-            f"std must be positive, got {std}"
-            + "; and its inverse must be finite in float32" * all(value > 0 for value in std)
-        )
+    if std is not None and not all(LEAST_STD <= value <= 1 / LEAST_STD for value in std):
+        raise ValueError(f"std must be positive, and 1 / std finite in float32, got {std}")
 
 
 def _check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any]) -> None:
-    """Raise ValueError if filled pixels cannot have this value; None stands for NaN."""
+    """Raise ValueError if this cannot be the value of filled pixels; None is NaN."""
     if outside != "fill":
         if missing is not None:
             raise ValueError(f"missing={missing!r} is for filled pixels: set outside='fill'")
@@ -519,7 +507,7 @@ def _check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any
         given = "" if missing is None else f", got {missing!r}"
         raise ValueError(
             f"{what} has no NaN for filled pixels: set missing to an integer from {limits.min} to "
-            f"{limits.max} that float32 holds exactly, such as 0{given}"
+            f"{limits.max} that is exact in float32, such as 0{given}"
         )
 
 
@@ -533,12 +521,12 @@ def _check_targets(targets: object) -> None:
     """Raise ValueError if this is not a mapping of names to targets."""
     if not isinstance(targets, Mapping):
         raise ValueError(
-            f"targets must be a mapping, as {{'mask': Mask('mask_path')}}, got {targets!r}"
+            f"targets must be a mapping, such as {{'mask': Mask('mask_path')}}, got {targets!r}"
         )
     for name, target in targets.items():
         if not isinstance(name, str) or isinstance(target, type) or not isinstance(target, Target):
             raise ValueError(
-                "targets must be named by text, and be Masks, Boxes or your own Target, got "
+                "targets must map names to a Mask, Boxes or your own Target, got "
                 f"{name!r}: {target!r}"
             )
 
@@ -550,7 +538,9 @@ def _time_limit(name: str, seconds: object) -> float | None:
     if not is_number(seconds):
         raise ValueError(f"{name} must be a number of seconds, or None, got {seconds!r}")
     if not 0 < float(seconds) <= TIMEOUT_MAX:
-        raise ValueError(f"{name} must be positive, in seconds, got {seconds}; None is no limit")
+        raise ValueError(
+            f"{name} must be positive, in seconds, or None for no limit, got {seconds}"
+        )
     return float(seconds)
 
 
@@ -558,7 +548,7 @@ def _check_augment(augment: Any) -> None:
     """Raise ValueError unless these are augmentations."""
     if not isinstance(augment, Sequence) or isinstance(augment, str):
         raise ValueError(
-            f"augment must be augmentations in a tuple, as (Blur(3),), got {augment!r}"
+            f"augment must be a tuple of augmentations, such as (Blur(3),), got {augment!r}"
         )
     for one in augment:
         if isinstance(one, type) or not callable(getattr(one, "add", None)):
@@ -570,10 +560,10 @@ def _check_augment(augment: Any) -> None:
 
 
 def _check_moving(augment: Iterable[Augmentation], *, followed: bool) -> None:
-    """Raise ValueError if an augmentation moves pixels, and something else should follow."""
+    """Raise ValueError if an augmentation moves pixels that outputs or targets describe."""
     moving = [type(one).__name__ for one in augment if one.moves_pixels]
     if moving and followed:
         raise ValueError(
-            f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do not "
-            "follow: set rotate and zoom, and a ColorJitter, instead"
+            f"{moving[0]} also shears, shifts and rotates images, but not targets and outputs: set "
+            "rotate and zoom, and a ColorJitter, instead"
         )

@@ -1,4 +1,4 @@
-"""Pipeline factories: FITS, AIA, JPEG and other images, npy, chunks, recordings, videos."""
+"""Pipeline factories for FITS, AIA, JPEG and other images, npy, chunks, recordings and videos."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dali_pipelines.graph.decode import (
 )
 from dali_pipelines.graph.images import check_extnames, decode_images, decode_parts, hdus_reader
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
-from dali_pipelines.graph.source import check_index, first_readable, places_of
+from dali_pipelines.graph.source import check_index, look_at_first, places_of
 from dali_pipelines.graph.video import decode_clips
 from dali_pipelines.keywords import check_names, documents, names_of
 from dali_pipelines.runtime.nvdec import graph_decoder
@@ -74,26 +74,26 @@ def fits_pipeline(
     Parameters
     ----------
     index : Index
-        Each row is a FITS file; with a column ``hdu`` an HDU of a file; with a column ``plane`` a
-        plane of an image with more than two axes. A row can also be a sample of several files, see
-        Returns.
+        Each row is a FITS file. A column ``hdu`` makes it an HDU of a file, and a column ``plane``
+        a plane of an image with more than two axes. A row can also be a sample of several files,
+        see Returns.
     hdu : int, str or (str, int), optional
-        HDU to read if the Index names none: its number (0 for the primary), EXTNAME, or EXTNAME and
-        EXTVER; by default the first HDU with an image.
+        HDU to read if the Index names none: its number (0 for the primary HDU), its EXTNAME, or
+        both EXTNAME and EXTVER. By default the first HDU with an image.
     planes : int, sequence of int or "all", optional
         Planes to read from images with more than two axes, counted from 0, see `FitsReader`.
-        Several become the channels of the image, in this order.
+        Several planes become the channels of the image, in this order.
     num_planes : int, optional
-        Number of planes that each image must have with planes "all"; others are rejected. By
-        default the number in the first readable image.
+        With planes "all": number of planes of each image; images with another number are rejected.
+        By default the number in the first readable image.
     hdus : mapping of str to int, str, (str, int) or Hdu, optional
         Several images of each row, by the names of their outputs, in place of the settings above:
-        ``{"image": "SCI", "err": "ERR", "dq": Hdu("DQ", dtype="int16")}``. "image" is required,
-        and only it follows the dtype, mean, std, augmentations and transform of the settings. Each
-        other image is an output of shape (batch, planes, height, width), under the same window,
+        ``{"image": "SCI", "err": "ERR", "dq": Hdu("DQ", dtype="int16")}``. "image" is required.
+        The dtype, mean, std, augmentations and transform of the settings apply only to "image".
+        Each other image is an output of shape (batch, planes, height, width), with the same window,
         region, flips, rotation, zoom and resize. Integers keep their values and are resampled by
-        nearest pixels, with 0 outside the image; all others become physical values in float32,
-        resampled like the image. Rows whose images differ in size are rejected. See `Hdu`.
+        nearest pixels, with 0 outside the image. Floats become physical values in float32, and are
+        resampled like "image". Rows whose images differ in size are rejected. See `Hdu`.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
@@ -103,24 +103,24 @@ def fits_pipeline(
         Its ``image`` has shape (batch, planes, height, width) and holds physical values (BSCALE and
         BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer dtype
         it holds the stored integers, and images of another BITPIX are rejected. Without crop,
-        resize or `ragged` all images of a batch must be of one size.
+        resize or `ragged` all images of a batch must have the same size.
 
         For samples of several files, see `Index.group`, the shape is (batch, files * planes,
         height, width), or with offsets (batch, times, files of a time * planes, height, width);
         mean and std then list the channels of one time. ``present``, bool, shape (batch, files) or
-        (batch, times, files of a time), is True for files that exist; missing files are NaN, or 0
-        in integers. All files of a sample have one size and get the same window, flips and turns.
-        Augmentations and a transform see the files as channels, the first time first; with offsets
-        a transform must return equally many channels for each time.
+        (batch, times, files of a time), is True for files that exist. Missing files are NaN, or 0
+        in integers. All files of a sample must have the same size, and get the same window, flips
+        and rotation. Augmentations and a transform see the files as channels, ordered by time. With
+        offsets a transform must return the same number of channels for each time.
 
     Raises
     ------
     ValueError
         If several planes are requested but the Index has one per row, if an HDU is requested but
-        the Index names others, or if settings contradict each other.
+        the Index names another, or if settings contradict each other.
     ReadError
-        If all planes are requested without their number, or `hdus` without each dtype, and none of
-        the first rows can be read.
+        If none of the first rows can be read to find the number of all planes, or the dtypes of
+        `hdus`.
     """
     check_index(index)
     settings = PipelineConfig(**config)
@@ -143,9 +143,7 @@ def fits_pipeline(
     check_num_planes(planes, num_planes)
     count = num_planes
     if is_all and count is None:
-        look = FitsReader(hdu).shape
-        columns = index.columns().with_places(places_of(settings))
-        count = first_readable(columns, look, settings.read_timeout)[1].planes
+        count = look_at_first(index, FitsReader(hdu).shape, settings).planes
     reader = FitsReader(hdu, stored, planes, count, _largest_tile(settings))
     if reader.channels > 1 and "plane" in index.table.column_names:
         raise ValueError(
@@ -164,7 +162,6 @@ def _of_files(
     blank_is_nan: bool = False,
 ) -> ReaderPipeline:
     """Make the pipeline of a Reader, for single files or for samples of several files."""
-    check_index(index)
     if NOTE in index and not isinstance(reader, ChunkedReader):
         raise ValueError(
             f"the Index describes arrays of Zarr or HDF5, in its column {NOTE!r}: use "
@@ -181,16 +178,15 @@ def _of_files(
 
 
 def _check_located(index: Index, reader: Reader) -> None:
-    """Raise ValueError if HDUs or planes are those of column ``path``, and not of the parts."""
+    """Raise ValueError if columns name the HDUs or planes of ``path``, but not of the parts."""
     for name, setting in (("hdu", "hdu"), ("plane", "planes")):
         lacking = [each for part in index.parts if (each := f"{name}_{part}") not in index]
         is_used = name in index and index.table[name].null_count < len(index)
         if is_used and lacking and getattr(reader, setting, None) is None:
             raise ValueError(
-                f"column {name!r} of the Index is that of 'path', but each row is a sample of "
-                f"several files, and the Index lacks {', '.join(lacking)}: add these columns with "
-                f"with_column, set {setting}, or drop {name!r}: "
-                f"Index(index.table.drop_columns([{name!r}]))"
+                f"column {name!r} of the Index is only for the file in 'path', but each row is a "
+                f"sample of several files: add columns {', '.join(lacking)} with with_column, set "
+                f"{setting}, or drop {name!r}: Index(index.table.drop_columns([{name!r}]))"
             )
 
 
@@ -207,25 +203,25 @@ def aia_pipeline(
     preset: str | Preset | None = None,
     **settings: Unpack[AiaSettings],
 ) -> ReaderPipeline:
-    """Make a pipeline from SDO/AIA level 1 (or HMI) files to calibrated images on one grid.
+    """Make a pipeline of SDO/AIA or HMI level 1 files as calibrated images on one grid.
 
-    Each frame is registered by its own header or the pointing table. One affine transform rotates,
-    scales and centres it, and includes the random window, flip, rotation and zoom, so that pixels
-    are interpolated once.
+    Each frame is registered by its own header or by the pointing table. One affine transform
+    rotates, scales and centres the frame. It includes the random window, flip, rotation and zoom,
+    so pixels are interpolated only once.
 
     Parameters
     ----------
     index : Index
-        Each row is a file, or several files of about one time, see `Index.group`; each part is then
-        a channel of the image.
+        Each row is a file, or a sample of several files, which become the channels of the image,
+        see `Index.group`.
     calibration : Calibration, optional
         Settings of the calibration.
     preset : str, path or Preset, optional
         Recipe for the calibration, see `dali_pipelines.aia.preset`.
     **settings
-        Fields of `Calibration` that override the preset's, unless a calibration is passed;
+        Fields of `Calibration`, in place of those of the preset, unless a calibration is passed;
         ``pointing_table`` and ``correction_table`` may be paths. Also keyword arguments of
-        `PipelineConfig`; ``crop`` is a part of the registered image, in its pixels.
+        `PipelineConfig`; ``crop`` is in pixels of the registered image.
 
     Returns
     -------
@@ -239,6 +235,7 @@ def aia_pipeline(
     ValueError
         If settings contradict each other.
     """
+    check_index(index)
     check_names("aia_pipeline", settings, names_of(aia_pipeline) or (), NOT_OF_AIA)
     names = {field.name for field in dataclasses.fields(Calibration)}
     rest: dict[str, Any] = dict(settings)
@@ -262,8 +259,8 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
     """Raise ValueError if settings do not suit registered images of this size."""
     if config.interpolation != "bilinear":
         raise ValueError(
-            f"interpolation {config.interpolation!r} is not for aia_pipeline, whose warp takes "
-            "splines: set order, 1 or 3"
+            f"aia_pipeline interpolates by splines, and has no interpolation "
+            f"{config.interpolation!r}: set order, 1 or 3, instead"
         )
     if config.dtype not in FLOATS:
         raise ValueError(
@@ -271,9 +268,8 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
         )
     if config.outside == "fill":
         raise ValueError(
-            "outside='fill' is not for aia_pipeline, which sets pixels beyond the frame to the "
-            "value missing: set a larger size of the registered image, or outside='shift' for "
-            "window 'row'"
+            "aia_pipeline has no outside='fill': set a larger size of the registered image, whose "
+            "pixels beyond the frame get the value missing; or outside='shift' for window 'row'"
         )
     if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
         raise ValueError(
@@ -298,13 +294,12 @@ def jpeg_pipeline(
     index : Index
         Each row is an image file.
     channels : {3, 1}
-        Decode to RGB or to gray. Gray of a colour image is the luma: for JPEG the stored Y,
-        otherwise 0.299 R + 0.587 G + 0.114 B, which differs from Y where the colours of a JPEG
-        clip.
+        3 for RGB, 1 for gray. The gray value of a colour image is the luma: the stored Y of a
+        JPEG, otherwise 0.299 R + 0.587 G + 0.114 B. The two differ where RGB values are clipped.
     check_entropy : bool
-        Whether the readers check the entropy-coded data of each JPEG, which finds nearly all
-        damage, see `readers.jpeg.entropy.check_entropy`. For whole images this adds about half of
-        DALI's decoding time. Rows of MCUs in the Index have checksums and are not checked.
+        Whether the readers check the entropy-coded data of each JPEG. This finds nearly all damage,
+        see `readers.jpeg.entropy.check_entropy`, and takes about half as long as DALI's decoding of
+        whole images. Rows of MCUs in the Index have checksums, and need no check.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
@@ -312,13 +307,13 @@ def jpeg_pipeline(
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, channels, height, width) and holds the values of the file: 0
-        to 255 for up to 8 bits per sample, the stored integers up to 65535 for more; mean and std
-        use these units. With dtype ``uint8`` or ``uint16`` images of another depth are rejected;
-        with a float type a batch may hold both, each in its own units (float16 ends at 65504),
-        unless an augmentation of colours needs 8 bits. Alpha is dropped; palettes, CMYK and Lab
-        become RGB. Images that cannot be decoded at full depth, and images of 32 bits (integer or
-        floating-point), are rejected. Without crop, resize or `ragged` all images of a batch must
-        be of one size. Samples of several files are described in `fits_pipeline`.
+        to 255 for depths up to 8 bits, and the stored integers up to 65535 for greater depths; mean
+        and std use these units. With dtype ``uint8`` or ``uint16`` images of another depth are
+        rejected. With a float type a batch may hold both depths, each in its own units (float16
+        ends at 65504); augmentations of colours, however, need 8 bits. Alpha is dropped; palettes,
+        CMYK and Lab become RGB. Images that cannot be decoded at full depth, and images of 32 bits
+        (integer or floating-point), are rejected. Without crop, resize or `ragged` all images of a
+        batch must have the same size. `fits_pipeline` describes samples of several files.
 
     Raises
     ------
@@ -327,7 +322,8 @@ def jpeg_pipeline(
     """
     check_index(index)
     settings = PipelineConfig(**config)
-    stored, needed_by = settings.dtype if settings.dtype in ("uint8", "uint16") else None, None
+    stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
+    needed_by: str | None = None
     if names := need_8_bits(config.get("augment", ())):  # in mode eval, too
         stored, needed_by = "uint8", f"{', '.join(names)}: leave that out, or convert the file"
     if settings.transform is None:  # a transform may scale the images first
@@ -362,14 +358,15 @@ def npy_pipeline(
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, channels, height, width), float32 or float16. With an
-        integer dtype, which must equal `file_dtype`, it holds the stored integers. Samples of
-        several files are described in `fits_pipeline`.
+        integer dtype, which must equal `file_dtype`, it holds the stored integers. `fits_pipeline`
+        describes samples of several files.
 
     Raises
     ------
     ValueError
         If settings contradict each other, or dtype is another integer type than `file_dtype`.
     """
+    check_index(index)
     reader = NpyReader(file_dtype, channels)
     decode = functools.partial(decode_array, stored=file_dtype)
     return _of_files(index, reader, decode, PipelineConfig(**config))
@@ -396,23 +393,23 @@ def audio_pipeline(
         Each row is a recording, or with columns ``start`` and ``duration``, in seconds, a part of
         one; see `Index.scan_audio`.
     duration : float, optional
-        Seconds of the segment to deliver; only this part of the file is read, if its format allows.
-        By default whole recordings, padded to the longest of a batch.
+        Length in seconds of the segment to deliver. Only this part of the file is read, if its
+        format allows. By default recordings are whole, and padded to the longest of a batch.
     window : {"center", "random"}
         Position of the segment in the recording; in mode ``eval`` always ``center``.
     short : {"reject", "pad"}
-        Treatment of recordings that are shorter than `duration`; ``pad`` adds silence at the end.
+        Treatment of recordings that are shorter than `duration`: ``pad`` adds silence at the end.
     rate : int, optional
-        Samples per second, to which recordings of other rates are resampled; by default the rate of
-        the first readable recording, and others are rejected.
+        Samples per second; recordings of other rates are resampled. By default the rate of the
+        first readable recording, and recordings of other rates are rejected.
     channels : int
-        1 averages the channels of each recording. With another number, recordings must have as many
-        channels, and others are rejected.
+        1 averages the channels of each recording. With another number, recordings with a different
+        number of channels are rejected.
     speeds : tuple of float
-        Factors by which recordings are played faster, such as (0.9, 1, 1.1), one drawn for each
-        sample; 1 in mode ``eval``. Pitches change as well.
+        Factors of speed, such as (0.9, 1, 1.1); one is drawn for each sample, and changes its pitch
+        as well. In mode ``eval`` the factor is 1.
     features : {"waveform", "spectrogram", "log_mel", "mfcc"} or Spectrogram
-        Output of the pipeline, also as a `Spectrogram`, `LogMel` or `Mfcc` with its settings.
+        Output of the pipeline, by name, or as a `Spectrogram`, `LogMel` or `Mfcc` with settings.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
@@ -427,7 +424,7 @@ def audio_pipeline(
     Raises
     ------
     ReadError
-        If no rate is set, and none of the first recordings can be read.
+        If no rate is set, and none of the first recordings can be read to find it.
     ValueError
         If settings contradict each other.
     """
@@ -447,8 +444,7 @@ def audio_pipeline(
     elif window != "center" or short != "reject":
         raise ValueError("window and short are for segments: set duration, in seconds")
     if rate is None:
-        columns = index.columns().with_places(places_of(settings))
-        rate = first_readable(columns, sound_facts, settings.read_timeout)[1].rate
+        rate = look_at_first(index, sound_facts, settings).rate
         reader = dataclasses.replace(reader, rate=rate)
     if kind is not None:
         kind.sizes(rate)
@@ -486,36 +482,37 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a 
     grid: int | tuple[int, int] | Literal["chunks"] | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
-    """Make a pipeline of arrays that are stored in chunks: Zarr, HDF5 and netCDF4.
+    """Make a pipeline of chunked arrays of Zarr, HDF5 and netCDF4.
 
     Parameters
     ----------
     index : Index
         Each row is a position along one axis of the arrays, or a file; see `Index.from_zarr` and
-        `Index.scan_arrays`. A row can also be a sample of several of these, see `Index.group`.
+        `Index.scan_arrays`. A row can also be a sample of several positions or files, see
+        `Index.group`.
     variables : sequence of str, optional
-        Variables that become the channels, in this order; by default all of the Index, except
-        those of masks.
+        Variables that become the channels, in this order. By default all variables of the Index
+        that are not read by masks.
     stretch : Stretch, sequence or mapping of str to Stretch, or preset, optional
         As in `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``; the
-        values of other variables stay as they are. Or a preset such as ``"surya"``, its path or a
-        `Preset`: each variable gets the curve of the channel that its name contains (171 for
+        values of other variables stay as they are. Or a preset: its name such as ``"surya"``, its
+        path, or a `Preset`. Each variable then gets the curve of the channel in its name (171 for
         ``aia171`` and ``171A``; ``hmi_m``), for means over pixels. Nothing else of the preset is
-        applied, because the arrays are calibrated already.
+        applied, because the arrays are already calibrated.
     grid : int, (int, int) or "chunks", optional
-        As in `PipelineConfig`, or that of the chunks, so that each window touches as few as
-        possible.
+        As in `PipelineConfig`, or the grid of the chunks, so that each window needs as few chunks
+        as possible.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is required.
 
     Returns
     -------
     ReaderPipeline
-        Its ``image`` has shape (batch, variables, height, width) and holds values as xarray has
-        them, in float32: ``scale_factor`` and ``add_offset`` are applied, and ``_FillValue`` and
-        ``missing_value`` are NaN. With an integer dtype, in which all variables must be stored, it
-        holds the elements as stored. Samples of several rows, such as sequences, are described in
-        `fits_pipeline`; all variables of a row are channels there.
+        Its ``image`` has shape (batch, variables, height, width) and holds the values that xarray
+        delivers, in float32: ``scale_factor`` and ``add_offset`` are applied, and ``_FillValue``
+        and ``missing_value`` are NaN. With an integer dtype, in which all variables must be stored,
+        it holds the stored elements. `fits_pipeline` describes samples of several rows, such as
+        sequences; all variables of a row are channels.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Features of recordings: settings of the operators that make spectrograms and the like."""
+"""Features of recordings: settings of spectrograms, log mel features and MFCC."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from dali_pipelines.values import check_choice
 from readers.values import check_bool, check_integer, check_number
 
 _WINDOW_S, _HOP_S = 0.025, 0.01
-"""Default length and distance of windows, in seconds, as usual for speech."""
+"""Default length and hop of windows, in seconds, as usual for speech."""
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "pad_mode": ("reflect", "constant"),
     "power": (1, 2),
@@ -24,7 +25,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 class Spectrogram:
     """Magnitudes or powers of the short-time Fourier transform with Hann windows.
 
-    Lengths are in samples at the rate of the pipeline, names those of torchaudio and librosa.
+    Lengths are in samples at the rate of the pipeline. Names are those of torchaudio and librosa.
 
     Raises
     ------
@@ -35,29 +36,26 @@ class Spectrogram:
     name = "spectrogram"
 
     n_fft: int | None = None
-    """Samples of a transform; by default the power of two from `win_length` on."""
+    """Samples of a transform; by default the smallest power of two from `win_length` on."""
     win_length: int | None = None
-    """Samples of a window; by default those of 25 ms."""
+    """Samples of a window; by default 25 ms."""
     hop_length: int | None = None
-    """Samples from one window to the next; by default those of 10 ms."""
+    """Samples from one window to the next; by default 10 ms."""
     power: Literal[1, 2] = 2
     """1 for magnitudes, 2 for powers."""
     center: bool = True
-    """Whether frame t is centred on sample ``t * hop_length``; there are ``1 + samples //
+    """If True, frame t is centred on sample ``t * hop_length``, and there are ``1 + samples //
     hop_length`` frames. If False, windows stay within the samples, and there are ``1 + (samples -
     win_length) // hop_length`` frames, at least one."""
     pad_mode: Literal["reflect", "constant"] = "reflect"
-    """Samples beyond the ends for `center`: reflected, or 0."""
+    """Values beyond the ends of the recording, for `center`: reflected samples, or 0."""
     preemphasis: float = 0.0
-    """Share of the previous sample that is subtracted from each sample, such as 0.97. The first
-    sample stays."""
+    """Factor of the preemphasis, such as 0.97: this share of the previous sample is subtracted from
+    each sample. The first sample stays."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
-            value = getattr(self, name, allowed[0])
-            if value not in allowed or isinstance(value, bool):
-                known = ", ".join(map(repr, allowed))
-                raise ValueError(f"{name} must be one of {known}, got {value!r}")
+            check_choice(name, getattr(self, name, allowed[0]), allowed)
         for name in ("n_fft", "win_length", "hop_length", "n_mels", "n_mfcc"):
             if getattr(self, name, None) is not None:
                 check_integer(
@@ -67,10 +65,7 @@ class Spectrogram:
         check_number("preemphasis", self.preemphasis, 0, 1)
 
     def sizes(self, rate: int) -> tuple[int, int, int]:
-        """Return n_fft, win_length and hop_length at a rate.
-
-        ValueError if the window is longer than the transform.
-        """
+        """Return n_fft, win_length and hop_length at a rate; ValueError if they do not fit."""
         window = self.win_length or max(2, round(_WINDOW_S * rate))
         n_fft = self.n_fft or 1 << (window - 1).bit_length()
         window = min(window, n_fft) if self.win_length is None else window
@@ -80,13 +75,13 @@ class Spectrogram:
 
     @property
     def outside(self) -> float:
-        """Value for padding with ``ragged="pad"``: the features of silence."""
+        """Value of padding with ``ragged="pad"``: the features of silence."""
         return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogMel(Spectrogram):
-    """Logarithms of the spectrogram in bands of the mel scale.
+    """Logarithms of the spectrogram in mel bands.
 
     Raises
     ------
@@ -97,7 +92,7 @@ class LogMel(Spectrogram):
     name = "log_mel"
 
     n_mels: int = 80
-    """Bands."""
+    """Number of bands."""
     f_min: float = 0.0
     """Lowest frequency of the bands in Hz."""
     f_max: float | None = None
@@ -105,18 +100,20 @@ class LogMel(Spectrogram):
     mel_scale: Literal["slaney", "htk"] = "slaney"
     """Formula of the mel scale; librosa and NeMo use ``slaney``, torchaudio ``htk``."""
     norm: Literal["slaney", None] = "slaney"
-    """Whether each band is divided by its width in Hz; torchaudio does so only on request."""
+    """``slaney`` divides each band by its width in Hz; None, the default of torchaudio, does
+    not."""
     log: Literal["db", "natural"] = "db"
     """``db``: ``10 * log10(max(x, floor))``, for magnitudes 20 times; ``natural``: ``ln(x +
     floor)``, as in NeMo."""
     floor: float | None = None
-    """See `log`; by default 1e-10 for ``db``, as in librosa, and 2**-24 for ``natural``."""
+    """Floor in the formulas of `log`; by default 1e-10 for ``db``, as in librosa, and 2**-24 for
+    ``natural``."""
     top_db: float | None = None
-    """Decibels below the largest value of a sample, of all its channels, at which values are cut
-    off, with ``db``."""
+    """With ``db``: values more than this many decibels below the largest value of a sample, in all
+    its channels, are raised to that level."""
     normalize: Literal[None, "feature", "all"] = None
-    """Whether the mean is subtracted and the result divided by the standard deviation: of each band
-    over time, or of all values of a channel."""
+    """Subtract the mean and divide by the standard deviation: ``feature`` of each band over time,
+    ``all`` of all values of a channel."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,13 +129,13 @@ class LogMel(Spectrogram):
 
     @property
     def least(self) -> float:
-        """The floor as a number."""
+        """Value of the floor."""
         default = 1e-10 if self.log == "db" else 2.0**-24
         return default if self.floor is None else self.floor
 
     @property
     def outside(self) -> float:
-        """The logarithm of silence; 0 for normalised features, which is their mean."""
+        """Logarithm of silence; 0, the mean, for normalised features."""
         if self.normalize is not None:
             return 0.0
         return self.decibels * math.log10(self.least) if self.log == "db" else math.log(self.least)
@@ -162,9 +159,9 @@ class Mfcc(LogMel):
     name = "mfcc"
 
     n_mfcc: int = 13
-    """Coefficients."""
+    """Number of coefficients."""
     lifter: float = 0.0
-    """Weight of coefficient k is ``1 + lifter / 2 * sin(pi * (k + 1) / lifter)``; 0 for none."""
+    """The weight of coefficient k is ``1 + lifter / 2 * sin(pi * (k + 1) / lifter)``; 1 if 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,7 +171,7 @@ class Mfcc(LogMel):
 
     @property
     def outside(self) -> float:
-        """Zero."""
+        """Value of padding: 0."""
         return 0.0
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_HEADERS = 64
-"""Largest HDU number for which the positions of the preceding headers are recorded, too. A reader
-keeps the headers that it has read."""
+"""Up to this HDU number the positions of all preceding headers are recorded, too. Readers cache the
+headers that they have read."""
 
 
 def with_keys(
@@ -51,7 +51,7 @@ def with_keys(
     storage: Storage | None = None,
     executor: Executor | None = None,
 ) -> Index:
-    """Return the Index with values of header keywords, as ``index --keys`` writes them.
+    """Return the Index with columns of header keywords, as of ``dali-pipelines index --keys``.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def with_keys(
     hdu : int, str or (str, int), optional
         HDU of the image if the Index names none; by default the first with an image.
     inherit : bool
-        Whether keywords that the header of an image lacks are taken from the primary header, even
-        without INHERIT = T.
+        Whether keywords that are missing from the header of an image are taken from the primary
+        header, even without INHERIT = T.
     storage : Storage, optional
         Settings for requests of remote objects.
     executor : concurrent.futures.Executor, optional
@@ -77,17 +77,17 @@ def with_keys(
     -------
     Index
         Index with a column for each keyword, see `readers.index.fact_table.FactTable`: ``date_obs``
-        for DATE-OBS, a time in UTC, converted from the time scale TIMESYS; null if there is no
-        value. The log counts images that cannot be read, which keep their rows, and texts that are
-        not times, and names keywords that no header has. For samples of several files, keywords
+        for DATE-OBS. Times are in UTC, converted from the time scale TIMESYS. Missing values are
+        null. Images that cannot be read keep their rows. A log message counts them, and texts that
+        are not times, and names keywords that no header has. For samples of several files, keywords
         come from the file in column ``path``, the first existing channel.
 
     Raises
     ------
     ValueError
-            If `keys` is not a sequence of texts, if two columns would have one name or a column the
-            name of one that locates files, if `hdu` is ``"all"``, or if the Index names other HDUs
-            for all its rows.
+            If `keys` is not a sequence of texts, if a new column would have the name of another new
+            column or of a column that locates files, if `hdu` is ``"all"``, or if the Index names
+            another HDU for each row.
     """
     check_hdu(index, hdu)
     wanted = checked_keys(keys)
@@ -119,10 +119,10 @@ def with_tiles(
 ) -> Index:
     """Return the Index with the positions of the image and its tiles in each FITS file.
 
-    The header and tile table of each file are read once. After that `fits_pipeline` fetches
-    everything that a window needs from a remote store in one round trip, instead of header, table
-    and tiles one after the other. Local files are read as before. The delivered pixels are always
-    the same: for a file that has changed, some bytes are fetched in vain.
+    The header and tile table of each file are read once. After that `fits_pipeline` reads a window
+    from a remote store in one round trip, instead of header, table and tiles one after the other.
+    Local files are read as before. The delivered pixels do not change, even if a file has changed
+    since; then only some bytes are fetched in vain.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def with_tiles(
     progress : callable
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     hdu : int, str or (str, int), optional
-        HDU that will be read if the Index names none, as in `fits_pipeline`.
+        HDU to read if the Index names none, as in `fits_pipeline`.
     storage : Storage, optional
         Settings for requests of remote objects.
     executor : concurrent.futures.Executor, optional
@@ -142,20 +142,20 @@ def with_tiles(
     Returns
     -------
     Index
-        Index with the column ``fits_tiles`` (bytes: about 70, plus one per tile, up to 4096; null
-        for other files, such as gzipped ones). Save it to keep the column. The log counts files
-        that cannot be read and names the first.
+        Index with the column ``fits_tiles``: about 70 bytes, plus one per tile, up to 4096; null
+        for other files, such as gzipped ones. Save it to keep the column. A log message counts the
+        files that cannot be read, and names the first.
 
     Raises
     ------
     ValueError
-        If the Index names other HDUs for all its rows.
+        If the Index names another HDU for each row.
     """
     import pyarrow as pa
 
     check_hdu(index, hdu)
     wanted = checked(hdu)
-    index = index.with_versions(storage)  # notes must match the version that will be read
+    index = index.with_versions(storage)  # positions are those of one version of a file
     rows, numbers = each_image(index.columns().with_places(Places(storage or Storage())))
     with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
@@ -163,7 +163,7 @@ def with_tiles(
 
 
 def check_hdu(index: Index, hdu: HduName | None) -> None:
-    """Raise ValueError if an HDU is requested but the Index names others for all its rows."""
+    """Raise ValueError if an HDU is requested, but the Index names another for each row."""
     import pyarrow.compute as pc
 
     if hdu is None:
@@ -175,7 +175,7 @@ def check_hdu(index: Index, hdu: HduName | None) -> None:
             numbers = f"HDU {first}" if first == last else f"HDUs {first} to {last}"
             raise ValueError(
                 f"the column {name!r} of the Index names {numbers}, but hdu={hdu!r}: leave out "
-                "hdu, or make the Index of that HDU with dali-pipelines index --hdu, or drop the "
+                "hdu, make the Index of that HDU with dali-pipelines index --hdu, or drop the "
                 f"column: Index(index.table.drop_columns([{name!r}]))"
             )
 
@@ -205,7 +205,7 @@ def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
 
 
 class _Recorder:
-    """Place that records the ranges that are read; it has no stamp, so offsets are not used."""
+    """Place that records the ranges that are read. It has no stamp: known offsets are not used."""
 
     stamp = etag = None
 

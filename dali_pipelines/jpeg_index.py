@@ -1,4 +1,4 @@
-"""Add the positions of MCU rows in JPEG files to an Index, so that only windows are decoded."""
+"""Add the positions of MCU rows in JPEG files to an Index, for fast windows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def with_mcu_rows(
 ) -> Index:
     """Return the Index with the positions of the rows of MCUs in each JPEG file.
 
-    Each file is read once and decoded as far as needed to find them. After that `jpeg_pipeline`
-    reads and decodes only the rows that a window needs, and delivers the same pixels as before. A
-    file is read whole if it has another coding (progressive, with restart markers, not JPEG), if
-    its size or header has changed, or if the rows for a window have other checksums. In the last
-    case its entropy-coded data are checked.
+    Each file is read once, and decoded as far as needed. After that `jpeg_pipeline` reads and
+    decodes only the rows that a window needs. The pixels stay the same. A file is still read whole
+    if it has another coding (progressive, with restart markers, not JPEG), if its size or header
+    has changed, or if the rows of a window have other checksums. In the last case its entropy-coded
+    data are checked.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def with_mcu_rows(
     Returns
     -------
     Index
-        Index with the column ``mcu_rows`` (bytes, about 18 per 16 rows of pixels; null for files
-        without). Save it to keep the column. The log counts files that cannot be read and names the
-        first.
+        Index with the column ``mcu_rows``: about 18 bytes per 16 rows of pixels; null for files
+        that are read whole. Save it to keep the column. A log message counts the files that cannot
+        be read, and names the first.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Loaders for a PyTorch Lightning Trainer, which resumes them exactly."""
+"""Loaders for a Trainer of PyTorch Lightning, with exact resume."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dali_pipelines.loader import Loader
 class DataModule(LightningDataModule):
     """Loaders for the loops of a Trainer of ``lightning.pytorch``.
 
-    Each step gets the dict of its device. The Loaders are closed when the Trainer is done. The
-    state of `train` is in every checkpoint, and ``fit(..., ckpt_path=...)`` continues after the
-    last batch that the model learned from, even with another batch size or number of ranks.
+    Each step gets the dict of its device. The Loaders are closed when the Trainer is done. Each
+    checkpoint has the state of `train`. ``fit(..., ckpt_path=...)`` continues after the last batch
+    of which the model has learned, even with another batch size or number of ranks.
 
     Parameters
     ----------
     train, val, test, predict : Loader, optional
-        Loaders of the loops; all but `train` in mode ``eval``.
+        Loaders of the loops. `val`, `test` and `predict` must have mode ``eval``.
 
     Raises
     ------
@@ -49,23 +49,23 @@ class DataModule(LightningDataModule):
         given = {"train": train, "val": val, "test": test, "predict": predict}
         self.loaders = {name: loader for name, loader in given.items() if loader is not None}
         self._loaded: dict[str, Any] | None = None
-        # Number of steps done when the newest batch came; states of `train` before and after its
-        # step.
+        # Steps done when the newest batch came; states of `train` before and after that batch.
         self._newest: tuple[int, dict[str, Any], dict[str, Any]] | None = None
-        for name, loader in self.loaders.items():  # Lightning runs a loop if its method exists
+        for name, loader in self.loaders.items():
             if name != "train" and not loader.starts_anew:
                 raise ValueError(
-                    f"{name} needs a Loader in mode 'eval', because a Loader in mode 'train' would "
-                    "continue after the rows of Lightning's sanity check: set mode='eval'"
+                    f"{name} needs a Loader with mode='eval'; in mode 'train' it would continue "
+                    "after the rows of Lightning's sanity check"
                 )
+            # Lightning runs a loop if its method exists.
             setattr(self, f"{name}_dataloader", partial(self._loader, name))
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Return the dict of this rank's only device; ValueError if there are several."""
+        """Return the dict of this rank's device; ValueError if the Loader has several devices."""
         if len(batch) != 1:
             raise ValueError(
                 f"a rank of Lightning has one device, but its Loader has {len(batch)}: leave out "
-                "devices, or set one"
+                "devices, or set one device"
             )
         if self._newest is not None and self.trainer is not None and self.trainer.training:
             done, before, after = self._newest
@@ -75,10 +75,10 @@ class DataModule(LightningDataModule):
         return batch[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the training Loader and its steps, or an empty dict without one.
+        """Return the state and the number of steps of `train`; empty without `train`.
 
-        If an exception or a Slurm signal makes Lightning save in the middle of a step, this is the
-        state before the batch of the step.
+        If Lightning saves in the middle of a step, after an exception or a signal of Slurm, the
+        state is that before the batch of this step.
         """
         train = self.loaders.get("train")
         if train is None:
@@ -94,7 +94,7 @@ class DataModule(LightningDataModule):
         return 0 if trainer is None else trainer.fit_loop.epoch_loop.batch_progress.total.processed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a fit, see `Loader.load_state_dict`; Lightning's own entries are not used."""
+        """Continue a fit, see `Loader.load_state_dict`."""
         trainer: Any = self.trainer
         if trainer.state.fn == "fit" and "train" in self.loaders:
             self.loaders["train"].load_state_dict(state_dict["loader"])
@@ -103,10 +103,10 @@ class DataModule(LightningDataModule):
             trainer.callbacks.append(LambdaCallback(on_train_start=self._resume))
 
     def _resume(self, trainer: Trainer, _: Any) -> None:
-        """Load the state again, and set the number of steps that Lightning counts as done.
+        """Load the state again, and correct Lightning's number of finished steps.
 
-        Meanwhile Lightning has loaded the Loader's own state, which skips the batch of an
-        unfinished step. It also counts steps by their size when the state was saved.
+        Lightning has loaded a state of the Loader that it saved itself, which would skip the batch
+        of an unfinished step. Its number of steps refers to the batch size of that time.
         """
         if self._loaded is None:
             return

@@ -57,13 +57,13 @@ _CLOSED = (
 
 
 def _takes_no_pipeline(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Decorate `Loader.__init__` to explain the mistake of passing a pipeline as the factory."""
+    """Decorate `Loader.__init__` with a clear error if a pipeline is passed as the factory."""
 
     @wraps(init)
     def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         if isinstance(kwargs.get("factory", args[1] if len(args) > 1 else None), ReaderPipeline):
             raise TypeError(
-                "factory must be a function, but this is a pipeline that it has made: pass the "
+                "factory must be a function, but got the pipeline that it returns: pass the "
                 "function and its keywords to the Loader, such as Loader(jpeg_pipeline, index, "
                 "batch_size=16), not Loader(jpeg_pipeline(index, batch_size=16))"
             )
@@ -76,70 +76,69 @@ def _takes_no_pipeline(init: Callable[Arguments, None]) -> Callable[Arguments, N
 class Loader:
     """Iterate over an Index in epochs of batches, with one pipeline on each device.
 
-    Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
-    the next loop continues with the rest of the epoch, but in mode ``eval`` it starts again. Each
-    step is a `Step`, a list with a dict for each device; with one device ``step["image"]`` is
+    Each ``for`` loop over the Loader is one epoch. After a ``break``, or after `load_state_dict`,
+    the next loop continues with the rest of the epoch; in mode ``eval`` it starts again. Each step
+    is a `Step`, a list with a dict for each device; with one device ``step["image"]`` is
     ``step[0]["image"]``. A dict has ``image`` (see the factory), ``row`` (int64, row of the Index),
-    ``valid`` (bool), and the columns asked for, as arrays of the framework; text and the like, and
-    with ``ragged="list"`` images, as lists. The first loop, or `start`, starts readers.
+    ``valid`` (bool) and the `columns`, as arrays of the framework. Columns of text, and images with
+    ``ragged="list"``, are lists. The first loop, or `start`, starts readers.
 
-    A Loader is for one thread at a time: a thread that takes a step or changes the state while
-    another thread takes a step gets a RuntimeError. Only `close` may be called from any thread.
-    Loops that take turns share the rest of the epoch.
+    Only one thread at a time may take steps and change the state; a second thread gets a
+    RuntimeError. Only `close` may be called from any thread. Two loops that alternate share the
+    rest of the epoch.
 
-    It can be copied and pickled at any time: a copy begins at the same step, with readers of its
-    own, and its own rank.
+    A Loader can be copied and pickled at any time. The copy begins at the same step, with its own
+    readers and its own rank.
 
     Parameters
     ----------
     factory : callable
-        `fits_pipeline`, `jpeg_pipeline`, or another that takes the same keywords.
+        `fits_pipeline`, `jpeg_pipeline`, or another function that takes the same keywords.
     index : Index
-        The rows to read. If they are windows (`Index.cutouts`, `Index.each_window`), `window`,
-        `crop` and `outside` are those of the Index by default.
+        The rows to read. If they are windows (`Index.cutouts`, `Index.each_window`), the Index has
+        the defaults of `window`, `crop` and `outside`.
     num_read_processes : int
-        Reader processes of this process, divided among its devices, at least 1 for each. Each rank
-        of a job has as many.
+        Reader processes of this process, divided among its devices, at least 1 for each. In a job,
+        the number for each rank.
     devices : device or sequence of devices, optional
-        One pipeline on each: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, torch.device, or the number of a
-        GPU; in a sequence also None for the CPU. By default all visible GPUs, or the CPU if there
-        is none. In a job of several processes each takes only its own GPU, from
+        One pipeline runs on each: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, torch.device, or the number
+        of a GPU; in a sequence also None for the CPU. By default all visible GPUs, or the CPU if
+        there is none. In a job of several processes each process takes only its own GPU, from
         torch.cuda.set_device or LOCAL_RANK.
     shard_id, num_shards : int, optional
-        Number of this process among all processes that share an epoch, and their count. By default
-        from torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
+        Number of this process, and count of all processes that share an epoch. By default from
+        torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
         mp.spawn), else from the variables of torchrun, MPI or Slurm's srun, else 0 of 1. They must
         not change after the start.
     bad_sample : {"raise", "skip"}
-        What to do with a row that cannot be read: raise ReadError, or skip it and record it in
+        Treatment of rows that cannot be read: raise ReadError, or skip the row and record it in
         ``stats.rejected``. With tail ``fill`` another row takes its place, marked as not valid;
-        ReadError if no row can be read. No step is added or lost, so that all processes of a job
-        take the same number of steps.
+        ReadError is raised if no row can be read. The number of steps stays the same, on all
+        processes of a job.
     max_bad : int or float, optional
-        With ``skip``: how many rows may be rejected; one more raises ReadError. An int is a number
-        of rows, a float a share of the Index: 1 is one row, and 1.0 all of them. Each process
-        counts its own.
+        With ``skip``: maximum number of rejected rows in this process; ReadError is raised for one
+        more. An int is a number of rows, a float a share of the Index: 1 is one row, 1.0 all rows.
     restart_readers : int
-        How often the pipelines may be restarted after the death of a reader process. They restart
-        at the same step, and nothing is lost or repeated. After that ReaderProcessError is raised.
+        Maximum number of restarts of the pipelines after a reader process has died. They restart at
+        the same step, and no sample is lost or repeated. The next death raises ReaderProcessError.
     framework : {"torch", "jax", "numpy", "cupy", "dlpack"}
-        Type of the arrays of a batch: tensors of PyTorch, arrays of JAX, NumPy or CuPy. With
-        ``dlpack`` they have ``__dlpack__``, on the CPU or a GPU. Only ``torch`` imports PyTorch.
-        With ``jax``, arrays of 64 bits such as ``row`` are NumPy arrays unless jax_enable_x64 is
-        set.
+        Type of the arrays of a batch: tensors of PyTorch, or arrays of JAX, NumPy or CuPy. With
+        ``dlpack`` the arrays have ``__dlpack__``, on the CPU or a GPU. Only ``torch`` imports
+        PyTorch. With ``jax``, arrays of 64 bits such as ``row`` are NumPy arrays unless
+        jax_enable_x64 is set.
     sharding : jax.sharding.NamedSharding, optional
         With ``jax``: a batch is one dict of global arrays over the devices of this mesh, which may
         belong to several processes. The first axis is split into parts of `batch_size` samples.
     **config
         Other keywords of the factory: hdu, planes and hdus of `fits_pipeline`, channels of
-        `jpeg_pipeline`, preset and those of `Calibration` of `aia_pipeline`, ... functools.partial
-        binds keywords of your own factory; they count as if passed here.
+        `jpeg_pipeline`, preset and fields of `Calibration` of `aia_pipeline`, and so on. Bind
+        keywords of your own factory by functools.partial; they count as if passed here.
 
     Raises
     ------
     TypeError
-        If the factory has no such setting, or functools.partial binds one of the Loader. A factory
-        of your own is checked here if its ``**config`` is annotated as
+        If the factory lacks a setting, or functools.partial binds a setting of the Loader. A
+        factory of your own is checked here if its ``**config`` is annotated as
         ``Unpack[PipelineSettings]``, otherwise when it is called.
     ValueError
         If settings contradict each other or do not fit the data.
@@ -179,10 +178,10 @@ class Loader:
         self._position = Position(index, settings, find_shards)
         self._bad_rows = BadRows(index, settings, self._position, self.stats, bad_sample, max_bad)
         self._values = row_values(index, settings)
-        # The settings already include the bound keywords, and may have replaced them by None.
+        # Without its bound keywords: `settings` has them, or None in their place.
         self._factory, self._framework_name = without_keywords(factory), framework
         self._num_read_processes, self._restarts_left = num_read_processes, restart_readers
-        changing = {*OF_STATE, "rejected"}  # `Position.keywords` and `BadRows.left_out` have them
+        changing = {*OF_STATE, "rejected"}  # kept in `Position.keywords` and `BadRows.left_out`
         self._settings = {name: one for name, one in settings.items() if name not in changing}
         self._shapes: dict[str, tuple[int, ...]] = {}  # of one sample, by the name of the array
         self._set_idle()
@@ -206,46 +205,47 @@ class Loader:
         return f"<Loader of {factory}: {len(self.index)} rows, next is {where} of {len(self)}>"
 
     def __copy__(self) -> Loader:
-        return copy.deepcopy(self)  # a shallow copy would take the batches of this Loader
+        return copy.deepcopy(self)  # a shallow copy would share the position
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch, the same on all devices and processes.
+        """Return the number of steps of a whole epoch, the same on all devices and processes.
 
-        Before the start it may be larger, if other processes of the job are not known yet.
+        Before the start it may be too large, as other processes of the job may still be unknown.
         """
         return self._position.steps_of_epoch()
 
     def __getitem__(self, _: object) -> NoReturn:
-        """Raise TypeError: only a DataLoader around this Loader would ask it for single samples."""
+        """Raise TypeError: a DataLoader around this Loader would call it for single samples."""
         raise TypeError(
-            "a Loader delivers whole batches, in its own order and from its own readers: use it in "
-            "place of a DataLoader, for batch in loader"
+            "a Loader has no single samples, only batches: do not pass it to a DataLoader, but "
+            "iterate over it, for batch in loader"
         )
 
     # ---- Steps ---------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches that are left of the current epoch; in mode ``eval`` all of them."""
+        """Yield the remaining batches of the current epoch; in mode ``eval`` all batches."""
         return Steps(self._steps(), self._one_thread)
 
     def _steps(self) -> Iterator[Any]:
-        if self.starts_anew:  # with epoch_steps, later epochs would begin at other rows
+        if self.starts_anew:
+            # With epoch_steps, only epoch 0 begins at the first row.
             self.reset(0 if self._position.epoch_steps else None)
         num_epochs = self._settings.get("num_epochs")
         if num_epochs is not None and self.epoch >= num_epochs:
             raise RuntimeError(
-                f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more"
+                f"all num_epochs={num_epochs} epochs are over: make a Loader with more epochs"
             )
         self._position.settle()
         epoch = self.epoch
-        while self.epoch == epoch:  # a state may be loaded in the loop, to go back
+        while self.epoch == epoch:  # not a count of steps: the loop may load a state
             yield self._next_step()
 
     def _next_step(self) -> Any:
-        """Return the batches of the next step as the framework delivers them; move on.
+        """Return the batches of the next step as the framework delivers them, and move on.
 
-        The position moves last. If an error or Ctrl-C comes before, the pipelines may be past this
-        step: they are closed, and a later loop starts new ones at this step.
+        The position moves last. After an error or Ctrl-C the pipelines may be ahead of it, so they
+        are closed, and a later loop starts new pipelines at this step.
         """
         self._start()
         try:
@@ -268,7 +268,7 @@ class Loader:
         return Step(delivered, *place) if isinstance(delivered, list) else delivered
 
     def _try_step(self) -> list[Batch] | None:
-        """Return the batches of the next step, or None if new pipelines must try again."""
+        """Return the batches of the next step, or None if new pipelines must retry it."""
         started = time.perf_counter()
         try:
             batches = [next(iterator) for iterator in self._iterators]
@@ -276,7 +276,7 @@ class Loader:
                 raise RuntimeError(_CLOSED)
             self.stats.wait_s += time.perf_counter() - started
             self._note_waits(self._pipelines)
-            # If batches must be full, read the step again, with other rows in the damaged slots.
+            # If batches must be full, read the step again, with other rows for the damaged ones.
             if self._fills and self._bad_rows.leave_out_damaged(batches):
                 self.close()
                 return None
@@ -290,12 +290,12 @@ class Loader:
                 raise
             if isinstance(error, ReaderProcessError):
                 self._use_restart(error)
-            else:  # One stream that DALI cannot decode fails the whole batch.
+            else:  # a file that DALI cannot decode makes the whole batch fail
                 self._leave_out_undecodable(error)
             return None
 
     def _accepted(self, batch: Batch) -> Batch:
-        """Return a batch without the rows that were rejected, and with the columns of its rows."""
+        """Return a batch without rejected rows, and with the columns of its rows."""
         self.stats.add(reports_of(batch).sum())
         self._bad_rows.reject_reported(batch)
         batch = {name: array for name, array in batch.items() if name != "report"}
@@ -306,7 +306,7 @@ class Loader:
             arrays = ((name, array) for name, array in batch.items() if not isinstance(array, list))
             self._shapes = {name: array.shape[1:] for name, array in arrays}
         elif len(batch["row"]) == 0:
-            # A batch without rows was made of the smallest image, and of masks of its size.
+            # An empty batch is made from tiny images: give its arrays the shape of the others.
             for name, shape in self._shapes.items():
                 batch[name] = batch[name].reshape((0, *shape))
         return batch | self._values.of(batch["row"].tolist())
@@ -318,8 +318,7 @@ class Loader:
     def _use_restart(self, error: ReaderProcessError) -> None:
         """Count one more restart, or raise the error if none is left."""
         if self._restarts_left == 0:
-            # DALI's frames explain nothing, and keep the old pipelines and their shared memory
-            # alive.
+            # The traceback only shows DALI, and keeps the shared memory of the old pipelines.
             error.__context__ = None
             raise error.with_traceback(None) from None
         self._restarts_left -= 1
@@ -327,7 +326,7 @@ class Loader:
         logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
 
     def _leave_out_undecodable(self, error: RuntimeError) -> None:
-        """Reject the rows of this step that make the graph fail; raise its error if no row does."""
+        """Reject the rows of this step that make the graph fail; raise the error if none does."""
         found = [
             self._bad_rows.leave_out(row, reason)
             for device, positions in self._position.positions()
@@ -355,16 +354,16 @@ class Loader:
     # ---- Pipelines -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the pipelines and their reader processes; a second call does nothing.
+        """Start the pipelines and their reader processes, unless they run already.
 
-        With start_method ``fork`` this must come before anything that initialises CUDA.
+        With start_method ``fork``, call this before CUDA is initialised.
 
         Raises
         ------
         ReaderProcessError
             If a reader process dies while it starts, and no restart is left.
         RuntimeError
-            If this process was forked from the one that started them.
+            If another process, from which this one was forked, started them.
         """
         with self._one_thread:
             self._start()
@@ -393,7 +392,7 @@ class Loader:
             if self._pipelines is not pipelines:
                 raise RuntimeError(_CLOSED)
         except BaseException as error:
-            # Another thread may have closed them, and readers have started after that.
+            # If another thread has closed the Loader, readers may have started after that.
             closed = self._pipelines is not pipelines
             self._pipelines = pipelines
             self.close()
@@ -403,7 +402,7 @@ class Loader:
         self.stats.start_s += time.perf_counter() - started
 
     def make_pipelines(self) -> list[ReaderPipeline]:
-        """Make the pipelines that `start` would start, to examine them beforehand.
+        """Make the pipelines that `start` would start, to inspect them.
 
         Raises
         ------
@@ -440,9 +439,8 @@ class Loader:
         return pipeline
 
     def close(self) -> None:
-        """End the reader processes; the next loop starts new ones where this one stopped."""
-        # Forget the pipelines first: after a second Ctrl-C it must still be possible to start
-        # again.
+        """End the reader processes. The next loop starts new ones, at the next step."""
+        # Forget the pipelines first, so that the Loader can start again even after another Ctrl-C.
         pipelines, self._pipelines, self._iterators = self._pipelines, [], []
         self._note_waits(pipelines)
         self._bad_rows.log_rest()
@@ -451,7 +449,7 @@ class Loader:
                 ending.callback(pipeline.close)
 
     def _note_waits(self, pipelines: Sequence[ReaderPipeline]) -> None:
-        """Count how long this process has waited since the last call."""
+        """Add the time that this process has waited since the last call."""
         for pipeline in pipelines:
             self.stats.wait_readers_s += pipeline.feed_s
             self.stats.wait_graph_s += pipeline.graph_s
@@ -466,15 +464,14 @@ class Loader:
     # ---- Position ------------------------------------------------------------------------------
 
     def reset(self, epoch: int | None = None) -> None:
-        """Let the next loop begin at the first row of an epoch, by default of the current one.
+        """Let the next loop begin at the start of an epoch, by default of the current epoch.
 
-        If batches of the current epoch were taken, or another epoch is asked for, the reader
-        processes end, and the next loop starts new ones.
+        The reader processes end, unless they are at that position. The next loop starts new ones.
 
         Parameters
         ----------
         epoch : int, optional
-            Counted from 0. ``loader.epoch + 1`` leaves out the rest of the current one.
+            Counted from 0. ``loader.epoch + 1`` skips the rest of the current epoch.
 
         Raises
         ------
@@ -488,19 +485,19 @@ class Loader:
                 self.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state: where the next batch begins.
+        """Return the position of the next batch.
 
         Returns
         -------
         dict
-            version (of the order), seed, shuffle (and block_rows), epoch, position (in the order of
-            the epoch, of the first sample that is not delivered) and digest of the Index, all of
-            them plain Python values. It does not depend on batch size or number of shards. All
-            processes of a job have the same state after the same number of steps. With weights it
-            has their digest, too. With epoch_steps it has steps (since the start of epoch 0) and
-            start (steps, pass and position where its epoch begins), and epoch counts passes. If a
-            preprocessor can be saved, preprocess is its digest: it shows which file belongs to a
-            model, and is not compared when a state is loaded.
+            Plain Python values: version (of the order), seed, shuffle (and block_rows), epoch,
+            position (of the first sample that is not delivered, in the order of the epoch) and
+            digest of the Index; with weights also their digest. The state does not depend on the
+            batch size or the number of shards. All processes of a job have the same state after the
+            same number of steps. With epoch_steps, epoch counts passes, and there are also steps
+            (since the start of epoch 0) and start (steps, pass and position at the start of the
+            epoch). preprocess, if a preprocessor can be saved, is its digest, to find the file that
+            belongs to a model. It is not compared when a state is loaded.
         """
         state = self._position.state()
         return state if self._preprocess is None else {**state, "preprocess": self._preprocess}
@@ -514,19 +511,20 @@ class Loader:
             return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where another Loader stopped, with any batch size and number of shards.
+        """Continue from the state of another Loader, with any batch size and number of shards.
 
         Parameters
         ----------
         state : dict
-            From `state_dict`. Its seed and shuffle replace this Loader's. If only one of the two
-            Loaders has epoch_steps, the next sample is the same, and its pass becomes the epoch.
+            From `state_dict`. Its seed and shuffle replace those of this Loader. If only one of the
+            two Loaders has epoch_steps, the next sample is the same, and its pass becomes the
+            epoch.
 
         Raises
         ------
         ValueError
-            If the state was saved with another Index, other weights, or by a release with another
-            order of rows, or if a value in it makes no sense. Then nothing is changed.
+            If the state was saved with another Index, with other weights, or by a release with
+            another order of rows, or if it has an invalid value. Nothing is changed in this case.
         """
         self._position.check(state)
         self._position.warn_of_change(state)
@@ -535,24 +533,23 @@ class Loader:
             self._position.load(state)
 
     def preprocessor(self, **changes: Any) -> Preprocessor:
-        """Return the preprocessing of images as a function of the bytes of files, for inference.
+        """Return the preprocessing of this Loader for inference, as a function of files' bytes.
 
         It makes the images of this Loader in mode ``eval``, on its first device. Columns, targets,
-        weights and settings of reading are not part of it. Facts from the Index become settings:
-        the HDU or plane that all rows name, the dtypes of `hdus`, the number of all planes.
+        weights and settings of reading are not part of it. Facts of the Index become settings: the
+        HDU or plane of all rows, the dtypes of `hdus`, the number of all planes.
 
         Parameters
         ----------
         **changes
             Keywords of `Preprocessor`, e.g. ``device_id=None``, and settings that replace those of
-            this Loader. A Loader with ``random_area`` needs others, such as ``random_area=None,
+            this Loader. They must replace ``random_area``, for example by ``random_area=None,
             resize=None, resize_shorter=256, crop=224``.
 
         Raises
         ------
         ReadError
-            If a dtype or a number of planes is not set, and none of the first rows can be read to
-            find it.
+            If none of the first rows can be read to find the dtypes or the number of planes.
         ValueError
             If images depend on columns of the Index: window ``row``, or several HDUs or planes.
         """
@@ -571,25 +568,25 @@ class Loader:
 
     @property
     def steps_left(self) -> int:
-        """Batches that are left of the current epoch."""
+        """Number of steps that remain in the current epoch."""
         return self._position.steps_left()
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Devices of this process, in the order of a batch's list."""
+        """Devices of this process, in the order of the dicts of a step."""
         return self._position.shards.devices
 
     @property
     def first_shard(self) -> int:
-        """Shard of the first device of this process; those of the others follow."""
+        """Shard of the first device of this process; the other devices have the next shards."""
         return self._position.shards.first_shard
 
     @property
     def num_shards(self) -> int:
-        """Number of shards over all processes; before the start, the number if it started now."""
+        """Number of shards over all processes. Before the start it may still change."""
         return self._position.shards.num_shards
 
     @property
     def pipelines(self) -> tuple[ReaderPipeline, ...]:
-        """The running pipelines, one for each device; none before `start` and after `close`."""
+        """Running pipelines, one for each device; empty before `start` and after `close`."""
         return tuple(self._pipelines)

@@ -1,4 +1,4 @@
-"""Estimates of the memory that the pipelines of this machine will need: of the host and of CuPy."""
+"""Estimates of the memory that the pipelines of a machine need: of the host, and of CuPy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CONSUMER_BYTES = 700 << 20
 _READER_BYTES = 20 << 20
 """Bytes that a reader process does not share; measured 9 to 19 MiB."""
 _SPAWNED_READER_BYTES = 120 << 20
-"""Bytes of a reader process that imports everything itself; measured 110 MiB, for JPEG."""
+"""Bytes of a reader process that shares no imports; measured 110 MiB, for JPEG."""
 _FRAMES = 2
-"""Batches of whole frames that the graph holds: the one being warped, and the next."""
+"""Batches of whole frames that the graph holds: the current one, and the next."""
 _READER_FRAMES = 4
-"""Copies of a sample that a reader holds while it reads, decodes and hands it over."""
+"""Copies of a sample that a reader process holds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class MemoryEstimate:
     """Peak memory in bytes, of the host unless stated otherwise."""
 
     shared: int
-    """Samples in flight, in memory shared by readers and consumer."""
+    """Samples in flight, in memory that readers and consumer share."""
     images: int
-    """Decoded batches, including those that the consumer holds; 0 for pipelines on a GPU."""
+    """Decoded batches, including the batches that the consumer holds; 0 for pipelines on a GPU."""
     processes: int
-    """The processes, and the samples that readers work on."""
+    """The processes, with the samples that readers are reading."""
     cupy: int = 0
-    """Memory of CuPy, in addition to DALI's, on each GPU that decodes FITS; not part of `total`."""
+    """Memory of CuPy on each GPU that decodes FITS, in addition to DALI's; not part of `total`."""
     sample: int = 0
     """One sample in shared memory; part of `shared`."""
 
@@ -51,23 +51,23 @@ class MemoryEstimate:
             raise MemoryError(reason)
 
     def lacking(self) -> str | None:
-        """Return why the pipelines do not fit into the free memory, and what to do, or None."""
+        """Return None, or a message if the pipelines do not fit into the free memory."""
         free = free_memory()
         if self.total <= free:
             return None
         return (
             f"this needs about {in_words(self.total)} of memory ({in_words(self.shared)} for "
             f"samples in flight, of {in_words(self.sample)} each, {in_words(self.images)} for "
-            f"decoded batches, {in_words(self.processes)} for processes), but {in_words(free)} are "
-            "free: use a smaller batch_size, prefetch or crop, or fewer channels, devices or "
-            "num_read_processes"
+            f"decoded batches, {in_words(self.processes)} for processes), but only "
+            f"{in_words(free)} are free: use a smaller batch_size, prefetch or crop, or fewer "
+            "channels, devices or num_read_processes"
         )
 
 
 def warn_of_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int) -> None:
     """Log a warning if pipelines that are about to start do not fit into the free memory."""
     if (reason := estimate_memory(pipelines, num_consumers).lacking()) is not None:
-        logger.warning("%s; else the system may end the run", reason)
+        logger.warning("%s; otherwise the system may kill this job", reason)
 
 
 def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1) -> MemoryEstimate:
@@ -78,14 +78,14 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
     pipelines : sequence of ReaderPipeline
         All pipelines of this process, with the same settings, started or not.
     num_consumers : int
-        Number of processes like this one on this machine.
+        Number of processes on this machine that run such pipelines, including this one.
     """
     shared = images = processes = sample = 0
     for pipeline in pipelines:
         nbytes = pipeline.peek.nbytes if pipeline.peek is not None else 0
         sample = max(sample, nbytes)
         batch, ahead = pipeline.max_batch_size, pipeline.ahead
-        # The graph holds `ahead` batches while readers fill one, and on a GPU copies of them.
+        # The readers keep `ahead` batches ready, the graph as many, and one is being filled.
         shared += (2 * ahead + 1) * batch * nbytes
         if pipeline.device_id is None:
             held = 1 + ahead
@@ -104,7 +104,7 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
 
 
 def free_memory() -> int:
-    """Return the free memory in bytes: the least of the system's and that of each control group."""
+    """Return the free memory in bytes: of the system or a control group, whichever has less."""
     free, of_groups = int(psutil.virtual_memory().available), free_memory_of_groups()
     return free if of_groups is None else min(free, of_groups)
 

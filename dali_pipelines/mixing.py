@@ -18,8 +18,8 @@ from readers.values import check_integer, check_positive, is_integer
 Delivered = TypeVar("Delivered", Step, dict[str, Any])
 
 Mix = Callable[[Array, Array, np.random.Generator], tuple[Array, float]]
-"""Function of images, their partners and a generator; it returns mixed images and the share of the
-first images in them."""
+"""Function of images, their partners and a random generator. It returns the mixed images, and the
+share of the images (not the partners) in them."""
 
 
 def mixup(
@@ -31,11 +31,12 @@ def mixup(
     label: str = "label",
     key: Sequence[int] | None = None,
 ) -> Delivered:
-    """Mix each image, and its label, with the image before it in the batch.
+    """Mix each image, and its label, with the previous image of the batch.
 
-    Like torchvision.transforms.v2.MixUp: all images of a batch become ``lam * image + (1 - lam) *
-    partner``, and so do labels. ``lam`` is drawn from Beta(alpha, alpha). The partner of the first
-    image is the last; samples that are not ``valid`` stay as they are.
+    Like torchvision.transforms.v2.MixUp: each image becomes ``lam * image + (1 - lam) * partner``,
+    and each label, too. ``lam`` is the same for the whole batch, and is drawn from Beta(alpha,
+    alpha). The partner of the first image is the last image. Samples that are not ``valid`` stay as
+    they are.
 
     Parameters
     ----------
@@ -44,22 +45,24 @@ def mixup(
         PyTorch, NumPy, JAX or CuPy. Labels are integers of shape (batch,), or floats with any
         further axes.
     num_classes : int, optional
-        Number of classes, for integer labels; these become one-hot, float32 of shape (batch,
-        num_classes). Floats, such as probabilities or the targets of a regression, are mixed as
-        they are.
+        Number of classes, for integer labels. They become one-hot, float32 of shape (batch,
+        num_classes). Labels that are floats, such as probabilities or the targets of a regression,
+        are mixed directly.
     alpha : float
-        Above 0. Near 0 most images are hardly mixed; 1 makes all shares equally likely.
+        Parameter of the Beta distribution, above 0. Near 0 most images are hardly mixed; with 1 all
+        shares are equally likely.
     image, label : str
-        Names of the arrays that are mixed. Other arrays stay as they are.
+        Names of the arrays to mix. Other arrays stay as they are.
     key : sequence of int, optional
-        Integers from 0 on that determine ``lam``; needed if `batch` is a dict. By default (seed,
-        epoch, step) of the Step, and the first row of each of its batches.
+        Integers from 0 on that determine ``lam``; required if `batch` is a dict. By default (seed,
+        epoch, step) of the Step, and the first row of the batch.
 
     Returns
     -------
     Step or dict
-        New object with all arrays of `batch`. It is the same in each run with the same seed, epoch
-        and step, also after a resume, with the same version of NumPy, which draws ``lam``.
+        New object with all arrays of `batch`. For the same seed, epoch and step the result is the
+        same in each run, also after a resume. NumPy draws ``lam``, so another version of NumPy may
+        change it.
 
     Raises
     ------
@@ -68,7 +71,7 @@ def mixup(
     TypeError
         If images are lists or integers, labels are text, or a dict comes without a key.
     ValueError
-        If a value makes no sense, or if integer labels come without `num_classes`.
+        If a value is invalid, or if integer labels come without `num_classes`.
 
     Notes
     -----
@@ -87,12 +90,12 @@ def cutmix(
     label: str = "label",
     key: Sequence[int] | None = None,
 ) -> Delivered:
-    """Replace a rectangle of each image by that of the image before it, and mix their labels.
+    """Paste a rectangle of the previous image of the batch into each image, and mix their labels.
 
-    Like torchvision.transforms.v2.CutMix: the rectangle has a random centre, is the same for the
-    whole batch, and covers ``1 - lam`` of an image unless the edge cuts it off. ``lam`` is drawn
+    Like torchvision.transforms.v2.CutMix: the rectangle is the same for the whole batch. It has a
+    random centre, and covers ``1 - lam`` of an image unless the edge cuts it off. ``lam`` is drawn
     from Beta(alpha, alpha). Labels are mixed in proportion to the area. Parameters, results and
-    errors are those of `mixup`, but images may be integers.
+    errors are those of `mixup`, but images may also be integers.
 
     Notes
     -----
@@ -133,16 +136,18 @@ def _mixed(
 def _checked(key: Any) -> Sequence[int]:
     if key is None:
         raise TypeError(
-            "a dict does not know its step, which determines how it is mixed: pass the Step that "
-            "the Loader yields, or key=(seed, epoch, step)"
+            "a dict has no seed, epoch and step, which determine the random numbers: pass the Step "
+            "that the Loader yields, or key=(seed, epoch, step)"
         )
     if not isinstance(key, Sequence) or not all(is_integer(number, 0) for number in key):
-        raise ValueError(f"key must be integers from 0 on, as (seed, epoch, step), got {key!r}")
+        raise ValueError(
+            f"key must be integers from 0 on, such as (seed, epoch, step), got {key!r}"
+        )
     return [int(number) for number in key]
 
 
 def _key_of(step: Step, batch: Batch) -> Sequence[int]:
-    """Return the key of one batch of a step. Its first row makes it differ between devices."""
+    """Return the key of one batch of a step: its first row distinguishes devices."""
     if step.seed is None or step.epoch is None or step.step is None:
         return _checked(None)
     return (step.seed, step.epoch, step.step, *(int(row) for row in batch["row"][:1]))
@@ -164,10 +169,11 @@ def _mixed_one(
             )
     images, labels = batch[image], batch[label]
     if isinstance(images, list):
-        raise TypeError(f"{image!r} is a list of several sizes: set crop or resize, to mix them")
+        raise TypeError(f"{image!r} is a list of images of several sizes: set crop or resize")
     if isinstance(labels, list):
         raise TypeError(
-            f"{label!r} is a list, of text or several lengths: convert it to numbers, to mix it"
+            f"{label!r} is a list, of text or of lists of several lengths: convert it to an array "
+            "of numbers"
         )
     labels = _probabilities(label, labels, num_classes)
     partners = _partners(len(images), batch.get("valid"))
@@ -192,7 +198,7 @@ def _probabilities(name: str, labels: Array, num_classes: int | None) -> Array:
             f"{name!r} is {labels.dtype} of shape {tuple(labels.shape)}: to mix it, set "
             "num_classes for integers of shape (batch,), or convert it to floats"
         )
-    is_on_gpu = getattr(labels, "is_cuda", False)  # where a look at the values would wait
+    is_on_gpu = getattr(labels, "is_cuda", False)  # a check there would wait for the GPU
     if len(labels) and not is_on_gpu:
         least, most = int(labels.min()), int(labels.max())
         if not 0 <= least <= most < num_classes:
@@ -224,8 +230,8 @@ def _blended(
 ) -> tuple[Array, float]:
     if not _is_float(images):
         raise TypeError(
-            f"{name!r} is {images.dtype}, and mixup is for floats: set dtype='float32', or convert "
-            "the images first"
+            f"mixup needs images of floats, but {name!r} is {images.dtype}: set dtype='float32', "
+            "or convert the images first"
         )
     share = random.beta(alpha, alpha)
     return _blend(images, partners, share), share

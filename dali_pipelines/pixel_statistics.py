@@ -1,4 +1,4 @@
-"""Statistics of pixels, to choose mean, std and a stretch for a network."""
+"""Statistics of pixels, to choose mean, std and stretch for a network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PERCENTILES = (0.1, 1.0, 16.0, 50.0, 84.0, 99.0, 99.9)
 _SAMPLED = 20_000
-"""Maximum number of pixels per channel of an image that are kept for the percentiles."""
+"""Maximum number of pixels that each channel of an image contributes to the percentiles."""
 _LEFT_OUT = frozenset(
     # Settings that change pixel values, and random ones.
     ("mean", "std", "stretch", "augment", "transform", "random_area", "random_aspect_ratio")
@@ -60,14 +60,14 @@ class PixelStatistics:
     valid: tuple[float, ...]
     """Share of the pixels that are not NaN."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Reasons by name for rows that could not be read: the path; for a member of a container with
-    its first byte and end; for another row of the same file with the row."""
+    """Reasons for rows that could not be read, by path. For members of a container, the path is
+    followed by their first byte and end; for further rows of a file, by the number of the row."""
 
     def stretches(self, kind: Kind = "asinh") -> tuple[Stretch, ...]:
-        """Return a stretch for each channel that shows faint and bright pixels.
+        """Return a stretch for each channel, to show faint and bright pixels.
 
-        It maps the range from the 1st to the 99.9th percentile to about 0 to 1. The curve of
-        ``asinh`` is linear up to the noise, half the distance from the 16th to the 84th percentile.
+        It maps the 1st percentile to 0 and the 99.9th to 1. For ``asinh`` the curve is linear up to
+        the noise: half the distance from the 16th to the 84th percentile.
 
         Raises
         ------
@@ -107,14 +107,14 @@ def pixel_statistics(
     Parameters
     ----------
     factory : callable
-        Pipeline factory, such as `fits_pipeline`; of `audio_pipeline` samples or features count as
-        pixels.
+        Pipeline factory, such as `fits_pipeline`. With `audio_pipeline` the samples or features
+        take the place of pixels.
     index : Index
-        Index of the images. Rows are drawn at random, one from each of `count` equal parts.
+        Index of the images. A random row of each of `count` equal parts is read.
     count : int
-        Most images to read.
+        Maximum number of images to read.
     seed : int
-        Seed of the drawn rows, windows and pixels.
+        Seed of random rows, windows and pixels.
     num_read_processes : int
         Number of reader processes.
     devices : sequence of int or None
@@ -122,9 +122,10 @@ def pixel_statistics(
     progress : callable
         Wraps the batches to report progress, e.g. ``tqdm.tqdm``.
     **settings
-        Keywords of the factory: crop, planes, hdus, calibration, and so on. Only windows are
-        random, if ``window="random"``. Settings of the order are ignored, and those that change
-        pixel values: mean, std, augment, transform and stretch, also the stretch of a calibration.
+        Keywords of the factory: crop, planes, hdus, calibration, and so on. With
+        ``window="random"`` windows are random, but nothing else is. Settings of the order of rows
+        are ignored, and also settings that change pixel values: mean, std, augment, transform and
+        stretch, even of a calibration.
 
     Returns
     -------
@@ -147,7 +148,8 @@ def pixel_statistics(
         kept = _unstretched(kept)
     if factory is chunked_pipeline and kept.get("variables") is None:
         kept["variables"] = channels_of(index, None, settings.get("targets", {})).names
-    if is_drawn := kept.get("window") == "random":  # the middle alone may be brighter
+    # In mode eval, windows would all be in the middle of the image, which may be brighter.
+    if is_drawn := kept.get("window") == "random":
         low, high = kept.pop("zoom", (1, 1))
         kept = {name: one for name, one in kept.items() if name not in _TURNS}
         kept |= {"seed": seed, "shuffle": False} | ({"zoom": (low, high)} if low == high else {})
@@ -203,9 +205,9 @@ class _Gathered:
         self._sampled: list[NDArray[Any]] = []
 
     def add(self, image: NDArray[np.float32], row: int) -> None:
-        """Add an image of shape (..., channels, height, width), whose times are merged.
+        """Add an image, shape (..., channels, height, width), or a waveform (channels, samples).
 
-        Or a waveform of shape (channels, samples).
+        All times of a sequence are counted together.
         """
         if image.ndim == 2:
             image = image[:, np.newaxis]

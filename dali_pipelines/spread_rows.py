@@ -1,4 +1,4 @@
-"""Rows that represent a whole Index."""
+"""Rows that are spread over a whole Index."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 def spread_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Return a random row of each of `count` equal parts of an Index, or all rows.
+    """Return a random row of each of `count` equal parts of an Index; all rows if it has fewer.
 
-    Equidistant rows would miss whole classes if classes alternate.
+    Equidistant rows could miss a whole class, if classes alternate.
     """
     if num_rows <= count:
         return list(range(num_rows))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels import stretch_parameters as kernel
-from dali_pipelines.values import are_all
+from dali_pipelines.values import are_all, check_choice
 from readers.values import check_positive, is_number
 
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
@@ -32,8 +32,8 @@ _CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], A
     "asinh": (kernel.ASINH, lambda xp, x: xp.arcsinh(x), lambda xp, x: xp.sinh(x)),
 }
 _UNLIMITED = (-math.inf, math.inf)
-_LEAST = 2.0**-126
-"""Up to the inverse of this number, 1 / std is a normal number in float32."""
+LEAST_STD = 2.0**-126
+"""Least std. Between this and its inverse, std and 1 / std are normal numbers in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class Stretch:
     4. Subtract `mean` and divide by `std`.
     5. Clip to `clip_output`.
 
-    Clipping comes before the curve, as in the published recipes, because a square root or a
-    logarithm needs it there. NaN stays NaN.
+    As in published recipes, the first clip comes before the curve: square roots and logarithms need
+    it. NaN stays NaN.
 
     Raises
     ------
@@ -79,12 +79,10 @@ class Stretch:
     """Lowest and highest value of the result."""
 
     def __post_init__(self) -> None:
-        if self.kind not in list(_CURVES):
-            known = ", ".join(map(repr, _CURVES))
-            raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
+        check_choice("kind", self.kind, list(_CURVES))
         for name in ("unit", "a", "std"):
             check_positive(name, getattr(self, name))
-            if not _LEAST <= float(getattr(self, name)) <= 1 / _LEAST:
+            if not LEAST_STD <= float(getattr(self, name)) <= 1 / LEAST_STD:
                 raise ValueError(
                     f"{name} and its inverse must be finite in float32, got {getattr(self, name)!r}"
                 )
@@ -102,13 +100,13 @@ class Stretch:
             raise ValueError(f"a={self.a} needs kind 'asinh', got kind {self.kind!r}")
         if self.kind == "sqrt" and self.clip[0] < 0:
             raise ValueError(
-                f"the square root of negative values is not a number: clip from 0 on, e.g. "
-                f"clip=(0, inf), got clip={self.clip}"
+                "kind 'sqrt' needs a clip that begins at 0 or above, such as clip=(0, inf), got "
+                f"clip={self.clip}"
             )
         if self.kind == "log1p" and self.clip[0] <= -1:
             raise ValueError(
-                f"log1p takes values above -1: clip from 0 on, e.g. clip=(0, inf), or choose "
-                f"kind 'signed_log1p'; got clip={self.clip}"
+                "kind 'log1p' needs a clip that begins above -1, such as clip=(0, inf), got "
+                f"clip={self.clip}; or choose kind 'signed_log1p'"
             )
 
     @classmethod
@@ -170,13 +168,13 @@ class Stretch:
         return xp.clip((x - self.mean) / self.std, *self.clip_output)
 
     def inverse(self, array: Array) -> Array:
-        """Return the pixel values of stretched values; clipped values become the limit.
+        """Return the pixel values of stretched values; clipped values become the limit of `clip`.
 
         Parameters
         ----------
         array : numpy.ndarray, torch.Tensor, jax.Array or cupy.ndarray, any shape, floating
-            Stretched values. A network's output may be outside the range that `clip` allows; the
-            inverse is continued there: below 0 the inverse of ``sqrt`` is -x**2.
+            Stretched values. A network's output may be outside the range of the curve. The inverse
+            is defined there, too: below 0 the inverse of ``sqrt`` is -x**2.
         """
         xp = _namespace(array)
         stretched: Any = array
@@ -205,7 +203,7 @@ class Stretch:
 
 
 Stretches = Stretch | Sequence[Stretch] | Mapping[str, Stretch]
-"""One stretch for all images, one per channel, or for `aia_pipeline` a mapping by channel name."""
+"""One stretch for all channels, one for each channel, or a mapping by the name of the channel."""
 
 
 def _namespace(array: Any) -> Any:

@@ -67,7 +67,7 @@ def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] |
 
 
 def are_all(values: Any, kind: type, least: int = 1) -> TypeGuard[Sequence[Any]]:
-    """Return whether values are `least` or more numbers of a kind, also of NumPy, but not bools."""
+    """Return whether this is a sequence of at least `least` numbers of a kind, and no bools."""
     is_text = isinstance(values, str | bytes)
     are_several = (
         isinstance(values, Sequence | np.ndarray)
@@ -83,7 +83,7 @@ def are_all(values: Any, kind: type, least: int = 1) -> TypeGuard[Sequence[Any]]
 
 @functools.cache  # a Loader makes several pipelines
 def warn_of_fractions(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
-    """Log a warning if mean and std seem to be for images from 0 to 1, as in torchvision."""
+    """Log a warning if mean and std seem to be for values from 0 to 1, as in torchvision."""
     given = [(name, values) for name, values in (("mean", mean), ("std", std)) if values]
     numbers = [abs(value) for _, values in given for value in values]
     if all(value in (0, 1) for value in numbers) or max(numbers) > 1:
@@ -92,12 +92,12 @@ def warn_of_fractions(mean: tuple[float, ...] | None, std: tuple[float, ...] | N
     meant = ", ".join(
         f"{name}={tuple(float(f'{255 * value:.6g}') for value in values)}" for name, values in given
     )
-    message = "%s: images of 8 bits have values from 0 to 255, but this is for 0 to 1: set %s"
+    message = "%s is for values from 0 to 1, but images of 8 bits have 0 to 255: set %s"
     logger.warning(message, found, meant)
 
 
 def holds(limits: np.iinfo[Any], value: float) -> bool:
-    """Return whether integers of a type, and float32, hold a value exactly."""
+    """Return whether a value is exact in float32 and in an integer type with these limits."""
     is_whole = limits.min <= value <= limits.max and value == int(value)
     return bool(is_whole and value == float(np.float32(value)))
 

@@ -20,16 +20,16 @@ class Channels:
     """Channels of an image, or of one time of a sequence."""
 
     names: tuple[str, ...] | None
-    """Variables to read of each row; None for all, if rows have other names."""
+    """Variables to read of each row; None for all, if the parts of a sample have other names."""
     count: int | None
     """Number of variables of each row, if `names` is None."""
     named: tuple[tuple[str, ChunkedArray], ...]
-    """Value of `Index.group` ("" if it made no channels) and variable, for each channel."""
+    """Part of the sample ("" without parts) and variable, for each channel."""
 
     def grid(self, crop: tuple[int, int]) -> tuple[int, int]:
         """Return the height and width of the chunks of the first variable.
 
-        If they are larger than the crop, their largest divisors up to the crop.
+        If one is larger than the crop, its largest divisor up to the crop is returned instead.
         """
         _, array = self.named[0]
         chunks = (array.inner or array).chunks
@@ -43,7 +43,7 @@ def _part(length: int, most: int) -> int:
 
 
 def channels_of(index: Index, variables: Sequence[str] | None, targets: Any) -> Channels:
-    """Return the channels of samples, according to the first row of the Index.
+    """Return the channels of samples, from the first row of the Index.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def channels_of(index: Index, variables: Sequence[str] | None, targets: Any) -> 
     variables : sequence of str, optional
         Setting of `chunked_pipeline`.
     targets : mapping of str to Target
-        Setting of `chunked_pipeline`. The variables of its masks are not channels by default.
+        Setting of `chunked_pipeline`. By default the variables of masks are not channels.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def channels_of(index: Index, variables: Sequence[str] | None, targets: Any) -> 
     if not all(left.values()):
         shown = ", ".join(name for own in noted.values() for name in own)
         raise ValueError(
-            f"the Index has only variables of masks ({shown}): set variables to those that are "
+            f"masks use all variables of the Index ({shown}): set variables to the names of the "
             "channels"
         )
     if all(own.keys() == first.keys() for own in left.values()):
@@ -87,8 +87,8 @@ def channels_of(index: Index, variables: Sequence[str] | None, targets: Any) -> 
     if len(set(map(len, left.values()))) > 1 or left != noted:
         several = "; ".join(f"{part}: {', '.join(own)}" for part, own in left.items())
         raise ValueError(
-            f"the parts of a sample have different variables ({several}), expected equally many "
-            "in each, without masks: set variables to those that are channels"
+            f"the parts of a sample have different variables ({several}): set variables to the "
+            "names of the channels"
         )
     named = tuple((part, one) for part, own in left.items() for one in own.values())
     return Channels(None, len(first), named)
@@ -121,12 +121,12 @@ def _check_noted(names: Iterable[str], noted: Collection[str], where: str) -> No
 
 
 def _noted(index: Index, part: str) -> dict[str, ChunkedArray]:
-    """Return the variables of the first row by name, of a part if it has parts."""
+    """Return the variables of the first row, or of a part of it, by name."""
     column = f"{NOTE}_{part}" if part else NOTE
     if column not in index:
         raise ValueError(
-            f"chunked_pipeline needs an Index with a column {column!r}, which describes the "
-            "chunks: make it by Index.from_zarr or Index.scan_arrays"
+            f"chunked_pipeline needs the column {column!r} with the positions of the chunks: make "
+            "the Index by Index.from_zarr or Index.scan_arrays"
         )
     notes = index[column].drop_null()
     return unpacked(notes[0].as_py() if len(notes) else b"")
@@ -148,8 +148,7 @@ def stretches_of(
         names = list(dict.fromkeys(one.name for _, one in channels.named))
         if unknown := [name for name in stretch if name not in names]:
             raise ValueError(
-                f"stretch names {unknown[0]!r}, which is not a variable; variables are "
-                f"{', '.join(names)}"
+                f"stretch names the unknown variable {unknown[0]!r}: expected {', '.join(names)}"
             )
         return tuple(stretch.get(one.name, Stretch()) for _, one in channels.named)
     if not isinstance(stretch, Preset | str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Calibrate one frame without a graph, for the commands prep and show."""
+"""Calibrate single frames without a graph, for the commands prep and show."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def calibrate(
     window : Window, optional
         Part of the image to make.
     outside : {"missing", "minimum"}
-        Value beyond the frame: `missing` of the calibration; or the lowest pixel that was read, as
-        in aiapy (the pipeline has no such setting).
+        Value beyond the frame: `missing` of the calibration, or the lowest pixel that was read, as
+        in aiapy. `aia_pipeline` has only the first.
 
     Returns
     -------

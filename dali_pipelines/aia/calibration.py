@@ -39,14 +39,14 @@ _INSTEAD = {
     "std": "a Stretch with std",
 }
 NOT_OF_AIA = frozenset(_INSTEAD) | {"random_aspect_ratio", "interpolation"}
-"""Settings of images that `aia_pipeline` refuses."""
+"""Settings of other factories that `aia_pipeline` refuses."""
 
 
 def check_aia(settings: Mapping[str, Any]) -> None:
-    """Raise ValueError if settings of images are not for `aia_pipeline`; it says what to set."""
+    """Raise ValueError for settings that `aia_pipeline` refuses; it says which to use instead."""
     for name, instead in _INSTEAD.items():
         if settings.get(name) is not None:
-            raise ValueError(f"{name} is not for aia_pipeline: set {instead}")
+            raise ValueError(f"{name} is not for aia_pipeline: set {instead} instead")
 
 
 class CalibrationSettings(TypedDict, total=False):
@@ -70,10 +70,10 @@ class CalibrationSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Calibration of level 1 frames to images on one grid, with steps in aiapy's order.
+    """Calibration of level 1 frames to images on one grid.
 
-    The steps are pointing, deconvolution, registration, degradation and exposure, then reduction by
-    area, and the stretch. All but the registration are off by default.
+    The steps, in aiapy's order, are pointing, deconvolution, registration, degradation and
+    exposure. Reduction by area and the stretch follow. By default only the registration is on.
     """
 
     size: tuple[int, int] = (1024, 1024)
@@ -83,28 +83,29 @@ class Calibration:
     radius: float | None = None
     """Radius in pixels to which each solar disk (RSUN_OBS) is scaled, instead of `scale`."""
     reduce: int | None = None
-    """Number of samples along each axis that are averaged to one pixel. By default it is chosen so
-    that frames are warped at their own resolution."""
+    """Number of samples along each axis that are averaged to one pixel. By default frames are
+    warped at their own resolution."""
     order: Literal[1, 3] = 3
     """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     center: Center = "reference_pixel"
-    """Centre of the image: aiapy's choice, or ``sun``, which differs if CRVALi is not 0."""
+    """Centre of the image: ``reference_pixel`` as in aiapy, or ``sun``. They differ if CRVALi is
+    not 0."""
     pointing_table: PointingTable | None = None
-    """Master pointing table; the pointing is taken from it instead of the header."""
+    """Master pointing table, used instead of the pointing in the header."""
     correction_table: CorrectionTable | None = None
-    """Degradation table by which AIA frames are divided."""
+    """Degradation table. AIA frames are divided by its factors."""
     exposure: bool = False
     """Divide AIA frames by EXPTIME."""
     psf: tuple[int, ...] = ()
     """Channels in angstrom to deconvolve; files of other channels are rejected."""
     stretch: Stretches = field(default_factory=Stretch)
-    """Stretch of all channels, one for each channel of the Index, in its order, or a mapping by
-    channel; files of other channels are rejected."""
+    """Stretch of all channels; or one for each channel of the Index, in its order; or a mapping by
+    channel, and files of other channels are rejected."""
     negative: Negative = "keep"
     """Treatment of negative pixels of AIA frames, see `dali_pipelines.Preset`."""
     missing: float = 0.0
-    """Value in DN of pixels that the frame lacks, inside or beyond its edges. It is calibrated and
-    stretched like any pixel, and NaN stays NaN."""
+    """Value in DN of pixels that are missing in the frame or beyond its edges. It is calibrated and
+    stretched like other pixels; NaN stays NaN."""
     rules: HeaderRules = field(default_factory=HeaderRules)
     """Rules that a header must satisfy."""
     hdu: HduName | None = None
@@ -165,20 +166,22 @@ class Calibration:
         hdu: HduName | None = None,
         **settings: Unpack[CalibrationSettings],
     ) -> Calibration:
-        """Make a calibration from a preset, by name or path, and settings that override it.
+        """Make a calibration from a preset, its name or path, and settings that override it.
 
-        If only the size is overridden, images show the same field in finer or coarser pixels.
+        If only the size is overridden, images have the same field of view, in other pixels.
 
         Raises
         ------
         ValueError
-            If the preset divides by the degradation and no table is passed, or a setting is
+            If the preset divides by the degradation but no table is passed, or if a setting is
             invalid.
         """
         given: dict[str, Any] = {**settings, "hdu": hdu}
         known = {field.name for field in fields(cls)}
         if unknown := set(given) - known:
-            raise TypeError(f"unknown settings {sorted(unknown)}, known are {sorted(known)}")
+            raise TypeError(
+                f"unknown settings {sorted(unknown)}: available settings are {sorted(known)}"
+            )
         for name, table in _TABLES.items():
             if isinstance(given.get(name), str | os.PathLike):
                 given[name] = table.read(given[name])
@@ -212,26 +215,26 @@ class Calibration:
         return self.scale or PLATE_SCALE * _FRAME / min(self.size)
 
     def of_channels(self, channels: Sequence[str]) -> Calibration:
-        """Return the calibration whose stretches, if they are in a sequence, are by channel.
+        """Return the calibration with a sequence of stretches as a mapping by channel.
 
         Parameters
         ----------
         channels : sequence of str
-            Those of the Index, see `readers.Index.channels`; none for single files.
+            Channels of the Index, see `readers.Index.channels`; empty for single files.
 
         Raises
         ------
         ValueError
-            If there is another number of stretches than of channels.
+            If the numbers of stretches and channels differ.
         """
         if isinstance(self.stretch, Stretch | Mapping):
             return self
         if (count := len(self.stretch)) != len(channels):
-            of_index = f"{len(channels)}, {', '.join(channels)}" if channels else "none"
+            of_index = ", ".join(channels) or "none"
             raise ValueError(
-                f"stretch has curves for {count} channels, but the Index has {of_index}: give one "
-                "curve for all channels, one for each in the order of Index.group, or one by "
-                "channel, such as {171: Stretch()}"
+                f"stretch has {count} curves, but the channels of the Index are {of_index}: pass "
+                "one curve for all channels, one for each channel in the order of Index.group, or "
+                "a mapping by channel, such as {171: Stretch()}"
             )
         return replace(self, stretch=dict(zip(channels, self.stretch, strict=True)))
 

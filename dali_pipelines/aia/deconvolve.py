@@ -1,6 +1,6 @@
 """Richardson-Lucy deconvolution on the CPU and on a GPU, as in `aiapy.psf.deconvolve`.
 
-One definition serves both: the type of the arrays selects NumPy with SciPy, or CuPy, and no frame
+The same code runs with NumPy and SciPy, or with CuPy, depending on the type of the arrays. It never
 waits for the GPU. The extra ``aia`` has SciPy, and ``gpu`` has CuPy.
 """
 
@@ -17,15 +17,15 @@ from numpy.typing import DTypeLike
 from readers.messages import install
 
 WORKING = 8.25
-"""Largest number of images that a `Deconvolver` holds on a GPU: observed, model, estimate, ratio,
-two steps, a spectrum, the conjugate transfer function, and the mask."""
+"""Maximum number of images that a `Deconvolver` holds on a GPU: observed, model, estimate, ratio,
+two steps, a spectrum, the conjugate transfer function; and the mask, a quarter of an image."""
 
 _COMPLEX = {np.dtype(np.float32): np.complex64, np.dtype(np.float64): np.complex128}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deconvolver:
-    r"""Deconvolution with one PSF, whose transfer function is computed once; see `of`.
+    r"""Deconvolution with one PSF. Its transfer function is computed once, see `of`.
 
     Notes
     -----
@@ -34,15 +34,15 @@ class Deconvolver:
     `aiapy.psf.deconvolve`. Negative pixels of :math:`y` are set to 0 first. As in aiapy the
     convolution is circular: light that leaves the image on the left enters on the right.
 
-    There are two differences from aiapy. Where :math:`P x` is smaller than the rounding errors of
-    an FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming NaN.
-    And pixels that are not finite are ignored: they start as the PSF-weighted mean of the finite
-    pixels around them, and do not constrain :math:`x`, as their quotient is 1. This is the
-    expectation-maximisation algorithm with missing data. In the result they are NaN.
+    There are two differences from aiapy. First, where :math:`P x` is smaller than the rounding
+    errors of an FFT, it is replaced by their size. So frames of zeros stay zero instead of becoming
+    NaN. Second, pixels that are not finite are ignored: they start as the PSF-weighted mean of the
+    finite pixels around them, and their quotient is 1, so that they do not constrain :math:`x`.
+    This is the expectation-maximisation algorithm with missing data. In the result they are NaN.
     """
 
     transfer: Any
-    """Fourier transform of the PSF by `rfft2`: complex, (height, width // 2 + 1). It takes about as
+    """Fourier transform of the PSF by `rfft2`: complex, shape (height, width // 2 + 1), about as
     many bytes as an image."""
     shape: tuple[int, int]
     """(height, width) of the images."""
@@ -50,8 +50,8 @@ class Deconvolver:
     workers: int = 1
     """Threads of the FFT on the CPU."""
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Plans of cuFFT on a GPU, by dtype, made for the first frame. CuPy itself caches plans per
-    Python thread, and DALI makes a thread for each batch. Work areas belong to one stream."""
+    """Plans of cuFFT on a GPU, by dtype, made for the first frame. CuPy's own cache is per Python
+    thread, and DALI makes a new thread for each batch. The plans belong to one stream."""
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -85,13 +85,13 @@ class Deconvolver:
         Parameters
         ----------
         image : ndarray of NumPy or CuPy, shape (height, width)
-            Real or integer, on the device of `transfer`. It is not changed.
+            Floats or integers, on the device of `transfer`. The image is not changed.
 
         Returns
         -------
         ndarray, shape (height, width)
-            Array of the computation's dtype, on the same device. Its sum equals the image's, up to
-            rounding errors, if all pixels are finite and none is negative.
+            Array of the dtype of the computation, on the same device. If all pixels are finite and
+            none is negative, its sum equals the sum of the image, up to rounding errors.
 
         Raises
         ------
@@ -105,8 +105,8 @@ class Deconvolver:
         xp = array_module(image)
         if xp is not array_module(self.transfer):
             raise TypeError(
-                f"image must be on the device of the PSF: expected {type(self.transfer)}, got "
-                f"{type(image)}"
+                f"image must be an array on the device of the PSF: expected "
+                f"{type(self.transfer)}, got {type(image)}"
             )
         blur = partial(self._convolve, transfer=self.transfer)
         observed = image.astype(self.transfer.real.dtype)
@@ -116,8 +116,8 @@ class Deconvolver:
         xp.maximum(observed, 0, out=observed)  # Richardson-Lucy assumes non-negative data
         limits = np.finfo(observed.dtype)
         floor = xp.maximum(limits.eps * xp.abs(observed).max(), limits.tiny)
-        # The first convolution is in float64, and later ones convolve only changes. The rounding
-        # errors of an FFT grow with the brightest pixels and would hide dim ones.
+        # The first convolution is in float64, and the others convolve only changes: rounding errors
+        # of an FFT grow with the brightest pixels, and would hide dim pixels.
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
         adjoint = partial(self._convolve, transfer=self.transfer.conj())
@@ -140,8 +140,8 @@ class Deconvolver:
         if array_module(array) is not np:
             return _convolve_on_gpu(array, transfer, self.plans)
         fft, workers = scipy_fft(), self.workers
-        # Axis by axis, because rfft2 and irfft2 do not overwrite: this takes a third of the time,
-        # and one spectrum less in memory.
+        # Axis by axis, because rfft2 and irfft2 cannot overwrite their input: this takes a third of
+        # the time, and one spectrum less of memory.
         spectrum = fft.fft(
             fft.rfft(array, workers=workers), axis=0, overwrite_x=True, workers=workers
         )

@@ -1,4 +1,4 @@
-"""Level 1.5 FITS files, with the pixels of aiapy's `register` and their history in the header."""
+"""Level 1.5 FITS files, with the pixels of aiapy's `register` and a history in the header."""
 
 from __future__ import annotations
 
@@ -42,31 +42,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Level15:
-    """Processing of level 1 files, with steps in aiapy's order, and storage of the results."""
+    """Processing of level 1 files to level 1.5 files, with steps in aiapy's order."""
 
     order: Literal[1, 3] = 3
     """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     size: int | None = None
-    """Pixels along the edges of the image; by default the image shows the whole frame, at
+    """Height and width of the image in pixels; by default the image shows the whole frame, at
     `scale`."""
     scale: float | None = None
-    """Arcsec per pixel; by default aiapy's, `readers.aia.registration.frame_scale`, at `size`."""
+    """Arcsec per pixel. By default aiapy's scale, `readers.aia.registration.frame_scale`; with
+    `size` it is enlarged to show the whole frame."""
     pointing_table: PointingTable | None = None
-    """Master pointing table; the pointing is taken from it instead of the header."""
+    """Master pointing table, used instead of the pointing in the header."""
     psf: bool = False
     """Deconvolve; files of channels without a PSF are rejected."""
     correction_table: CorrectionTable | None = None
-    """Degradation table by which AIA frames are divided."""
+    """Degradation table. AIA frames are divided by its factors."""
     exposure: bool = False
     """Divide AIA frames by EXPTIME."""
     dtype: Dtype | None = None
-    """Type of the stored pixels. As in aiapy the default is int16 for files of integers that are
-    not divided or deconvolved, otherwise float32."""
+    """Type of the stored pixels. By default, as in aiapy, int16 for files of integers that are
+    neither divided nor deconvolved, otherwise float32."""
     compress: Compression | None = None
-    """``rice`` for tiles of RICE_1, or ``none``. By default int16 is compressed; float32 is not, as
-    it would be quantised."""
+    """``rice`` for tiles of RICE_1, or ``none``. By default int16 is compressed; float32 is not,
+    because compression would quantise it."""
     quantize_level: float = 16.0
-    """Quantisation steps per noise of a tile for compressed float32, see
+    """Quantisation of compressed float32: the step is the noise of a tile divided by this, see
     `astropy.io.fits.CompImageHDU`."""
     hdu: int | None = None
     """HDU of the images; by default the first with an image."""
@@ -84,10 +85,10 @@ class Level15:
         check_choice("compress", self.compress, (None, *get_args(Compression)))
 
     def write(self, row: Row, path: str) -> None:
-        """Write the level 1.5 file, with checksums; see `hdus`.
+        """Write the level 1.5 file, see `hdus`, with checksums.
 
-        Keywords of the header that break the FITS standard are fixed if astropy can fix them, e.g.
-        NaN without quotes.
+        Header cards that violate the FITS standard, e.g. NaN without quotes, are corrected if
+        astropy can.
         """
         hdus = self.hdus(row)
         with _header_errors(row):
@@ -104,10 +105,10 @@ class Level15:
         Returns
         -------
         HDUList
-            Image in HDU 0, or compressed in HDU 1 after an empty one; shape (height, width). Pixels
-            beyond the frame have its lowest value, as in aiapy. Missing pixels of the frame are
-            BLANK (-32768) in int16, and NaN in float32. int16 is rounded, halves away from 0, as in
-            SciPy and therefore in aiapy.
+            Image in HDU 0, or compressed in HDU 1 after an empty HDU; shape (height, width). Pixels
+            beyond the frame have the lowest value of the frame, as in aiapy. Missing pixels of the
+            frame are BLANK (-32768) in int16, and NaN in float32. int16 is rounded, halves away
+            from 0, as in SciPy and aiapy.
 
         Raises
         ------
@@ -164,7 +165,7 @@ class Level15:
         )
 
     def _grid(self, frame: tuple[int, int], own: float) -> tuple[tuple[int, int], float]:
-        """Return shape and scale of the image; `own` is aiapy's scale for frames of this shape."""
+        """Return the shape and the scale of the image; `own` is aiapy's scale for this frame."""
         if self.size is not None:
             return (self.size, self.size), self.scale or own * max(frame) / self.size
         scale = self.scale or own
@@ -172,7 +173,7 @@ class Level15:
         return (height, width), scale
 
     def _full_header(self, row: Row, keywords: dict[str, Any]) -> Header:
-        """Read the header, and update its pointing from the table."""
+        """Read the header, and set its pointing from the table."""
         number = self.hdu if row.hdu is None else row.hdu
         with open_image(row.place, number, row=row.number) as (hdus, found):
             header: Header = hdus[found].header.copy()
@@ -236,10 +237,10 @@ class Level15:
 
 @contextmanager
 def _header_errors(row: Row) -> Iterator[None]:
-    """Raise a ReadError if a header is so damaged that it cannot be written."""
+    """Raise a ReadError if a header is too damaged to be written."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of truncated comments and fixed cards
+            warnings.simplefilter("ignore")  # about truncated comments and corrected cards
             yield
     except OSError:  # e.g. a full disk, or a ReadError
         raise

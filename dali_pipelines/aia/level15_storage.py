@@ -1,4 +1,4 @@
-"""Storage of level 1.5 images: rounding to int16, pixel keywords, compression."""
+"""Storage of level 1.5 images: int16, keywords about pixels, compression."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BLANK = -32768
 """Value of missing pixels in int16, as in JSOC's files."""
 
 _TILE_ROWS = 16
-"""Rows of a RICE_1 tile: with one row per tile astropy takes a third longer to write a frame."""
+"""Rows of a RICE_1 tile. With one row, astropy takes a third longer to write a frame."""
 _ROWS = 64
-"""Rows that are rounded together, so that they stay in the core's cache."""
+"""Rows that are rounded at a time, and stay in the cache of a core."""
 _KEYWORDS = ("BLANK", "CHECKSUM", "DATASUM")
-"""Keywords about the stored bytes, which `Header.strip` keeps."""
+"""Keywords about the stored bytes that `Header.strip` does not remove."""
 
 
 def without_storage(header: Header) -> Header:
-    """Remove keywords that describe how the level 1 pixels are stored."""
+    """Remove keywords about the storage of level 1 pixels."""
     header.strip()
     for key in _KEYWORDS:
         header.remove(key, ignore_missing=True)
@@ -54,7 +54,7 @@ class StoredPixels(NamedTuple):
 
 
 def stored_pixels(row: Row, pixels: NDArray[np.float32], dtype: Dtype) -> StoredPixels:
-    """Convert pixels to the stored dtype: int16 is rounded, halves away from 0; NaN becomes BLANK.
+    """Convert pixels to the stored dtype: int16 is rounded, halves away from 0, and NaN is BLANK.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Presets: published recipes for AIA training images, by name.
 
-The files are in `dali_pipelines/aia/presets/`, with their sources. A preset of your own is a file
-of the same form, passed by its path.
+The files in `dali_pipelines/aia/presets/` cite their sources. To use your own preset, write such a
+file and pass its path.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dali_pipelines.stretch import Stretch
+from dali_pipelines.values import check_choice
 from readers.values import check_bool, check_integer, check_positive, is_number
 
 _FOLDER = Path(__file__).parent / "presets"
@@ -25,7 +26,7 @@ Negative = Literal["keep", "zero", "missing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Recipe that processes level 1 frames for a network.
+    """Recipe to process level 1 frames for a network.
 
     Raises
     ------
@@ -40,22 +41,22 @@ class Preset:
     scale: float | None = None
     """Arcsec per pixel of the result; None if `disk_radius` is set."""
     disk_radius: float | None = None
-    """Radius in pixels to which every solar disk (RSUN_OBS) is scaled in the result."""
+    """Radius in pixels to which each solar disk (RSUN_OBS) is scaled."""
     reduction: Reduction = "mean"
-    """Way in which pixels are combined into one pixel of the result."""
+    """Combination of several pixels to one pixel of the result."""
     reduced_from: int | None = None
-    """Height and width of the frames whose pixels are summed, for ``sum``. If they are smaller than
-    level 1 frames, their pixels are means."""
+    """With ``sum``: height and width of the frames whose pixels are summed. If the frames are
+    smaller than level 1 frames, their pixels are means."""
     exposure: bool
     """True if AIA frames are divided by EXPTIME in seconds, from DN to DN/s."""
     degradation: bool
     """True if AIA frames are divided by the degradation factor of their channel and time."""
     negative: Negative = "keep"
-    """Treatment of dark pixels of AIA frames before the interpolation: ``keep`` leaves them;
-    ``zero`` sets negative ones to 0; ``missing`` excludes pixels up to 0 from the interpolation,
+    """Treatment of dark pixels of AIA frames before the interpolation. ``keep`` leaves them.
+    ``zero`` sets negative pixels to 0. ``missing`` excludes pixels up to 0 from the interpolation,
     and sets output pixels without a value to 0. HMI frames keep their dark pixels."""
     stretches: Mapping[str, Stretch]
-    """Stretch of each channel, in the units of the recipe; see `stretch`."""
+    """Stretch of each channel, in units of the recipe; see `stretch`."""
 
     def __post_init__(self) -> None:
         check_integer("size", self.size, 1)
@@ -72,18 +73,16 @@ class Preset:
         for name in ("exposure", "degradation"):
             check_bool(name, getattr(self, name))
         for name, choices in (("reduction", Reduction), ("negative", Negative)):
-            if getattr(self, name) not in get_args(choices):
-                known = ", ".join(map(repr, get_args(choices)))
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), get_args(choices))
         if (self.reduction == "sum") != (self.reduced_from is not None):
             raise ValueError(
-                f"reduced_from goes with reduction 'sum', got {self.reduction!r} and "
-                f"reduced_from={self.reduced_from}"
+                f"set reduced_from if reduction is 'sum', and only then, got {self.reduction!r} "
+                f"and reduced_from={self.reduced_from}"
             )
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Channels for which the recipe has numbers: wavelengths in angstrom, and HMI products."""
+        """Channels of the recipe: wavelengths in angstrom, and HMI products."""
         return tuple(self.stretches)
 
     def stretch(self, channel: int | str) -> Stretch:
@@ -97,20 +96,19 @@ class Preset:
         Returns
         -------
         Stretch
-            Stretch of the calibrated mean over each pixel of the result. If the recipe sums, the
-            unit includes the number of pixels, so that the stretch always applies to means.
+            Stretch for means over the pixels of the result. If the recipe uses sums, the unit is
+            divided by the number of summed pixels.
 
         Raises
         ------
         ValueError
-            If the recipe has no numbers for the channel.
+            If the recipe lacks the channel.
         """
         stretch = self.stretches.get(str(channel))
         if stretch is None:
             raise ValueError(
                 f"preset {self.name!r} has no numbers for channel {channel}, only for "
-                f"{', '.join(self.channels)}: leave that channel out, or write a preset file with "
-                "numbers of your own"
+                f"{', '.join(self.channels)}: leave out the channel, or write your own preset file"
             )
         if self.reduced_from is None:
             return stretch
@@ -121,10 +119,10 @@ _WAVELENGTH = re.compile(r"(?:aia_?)?0*([1-9][0-9]*)a?")
 
 
 def channel_of(variable: str) -> str:
-    """Return the channel after which a variable is named.
+    """Return the channel in the name of a variable.
 
-    It is 171 for names such as ``aia171``, ``AIA_0171``, ``171A`` (SDOMLv2) and ``2014/171A``, and
-    otherwise the name in lower case, without its group.
+    It is 171 for ``aia171``, ``AIA_0171``, ``171A`` (SDOMLv2) and ``2014/171A``. Other names are
+    returned in lower case, without their group.
     """
     name = variable.rpartition("/")[2].lower()
     found = _WAVELENGTH.fullmatch(name)
@@ -138,7 +136,7 @@ _STRETCH = {field.name for field in fields(Stretch)} | {"range"}
 
 
 def preset_names() -> list[str]:
-    """List the presets that are installed."""
+    """List the names of the installed presets."""
     return sorted(file.stem for file in _FOLDER.iterdir())
 
 
@@ -184,7 +182,7 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
             f"set {_listed(missing)}: a preset needs {_listed(_NEEDED)}, and scale or disk_radius"
         )
     if not channels:
-        raise ValueError("[channels] must name at least one, such as 171 = {}")
+        raise ValueError("[channels] must have at least one channel, such as 171 = {}")
     stretches = {
         channel: _stretch(f"channel {channel}", stretch | _table(f"[channels] {channel}", own))
         for channel, own in channels.items()
@@ -208,7 +206,7 @@ def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
             return Stretch(**settings)
         low, high = settings.pop("range")
         if wrong := set(settings) & {"mean", "std", "clip_output"}:
-            raise ValueError(f"range replaces {_listed(wrong)}: set one of them")
+            raise ValueError(f"range replaces {_listed(wrong)}: set either range or the others")
         return Stretch.onto(low, high, **{"clip": (-math.inf, math.inf)} | settings)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

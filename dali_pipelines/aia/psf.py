@@ -1,9 +1,9 @@
-"""Point spread functions of AIA's EUV channels, equal to those of `aiapy.psf.psf`, cached on disk.
+"""Point spread functions of AIA's EUV channels, equal to `aiapy.psf.psf`, and cached on disk.
 
 The meshes that support the filters diffract light into a cross of spikes around each point. aiapy
 adds the spikes one by one over the whole frame, which takes minutes. A round Gaussian is the
-product of one in x and one in y, so here all spikes of a filter are one product of two matrices:
-about 2 s.
+product of a Gaussian in x and one in y. Therefore all spikes of a filter are one product of two
+matrices here, which takes about 2 s.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _MESHES = {
     304: FilterMesh((49.76, 40.18, -40.14, -49.90), 28.87, 0.670),
     335: FilterMesh((50.40, 39.80, -39.64, -50.25), 31.83, 0.738),
 }
-_WIDTH = 4.5  # of the core, 1 / pixel^2, of all channels: aiapy's default, from flight
-_MESH_RATIO = 363.0 / 34.0  # pitch divided by width of the wires, of all channels
+_WIDTH = 4.5  # of the core of all channels, 1 / pixel^2: aiapy's default, measured in flight
+_MESH_RATIO = 363.0 / 34.0  # pitch of the wires divided by their width, for all channels
 _OPEN_AREA = 0.82  # fraction of a filter that the mesh leaves open
 
 PSF_CHANNELS = tuple(_MESHES)
-"""Wavelengths in angstrom of the channels that have a PSF: the EUV channels."""
+"""Wavelengths in angstrom of the EUV channels, which have a PSF."""
 
 FRAME_SHAPE = (4096, 4096)
 """Shape of a whole AIA frame, (height, width)."""
 
 _VERSION = 1
-"""Part of the names of cached files; raise it whenever the result of `psf` changes."""
+"""Part of the names of cached files. Raise it if the result of `psf` changes."""
 
 
 def check_psf_channel(channel: int) -> None:
@@ -78,7 +78,7 @@ def psf(
     channel : int
         Wavelength in angstrom, one of `PSF_CHANNELS`.
     diffraction_orders : array-like of int, optional
-        Orders to add, by default -100 to 100.
+        Diffraction orders to add, by default -100 to 100.
     shape : tuple of int
         (height, width) in pixels, both even. Spikes are cut off at the edges.
 
@@ -108,13 +108,13 @@ def psf(
     given = np.arange(-100, 101) if diffraction_orders is None else np.asarray(diffraction_orders)
     orders = given[given != 0]  # the core is order 0
     if not orders.size:
-        raise ValueError(f"diffraction_orders needs one that is not 0, got {given.tolist()}")
+        raise ValueError(f"diffraction_orders needs an order other than 0, got {given.tolist()}")
     mesh = _MESHES[channel]
     spectrum = np.fft.rfft2(_filter_psf(shape, mesh.spacing_e, mesh.angle_arm, orders))
     spectrum *= np.fft.rfft2(_filter_psf(shape, mesh.spacing_fp, (45.0, -45.0), orders))
     composite = np.abs(np.fft.irfft2(spectrum, s=shape))
     # aiapy transforms back by a second forward FFT, which mirrors the image, visibly in the first
-    # row and column. The two centres in the middle add up to one at the origin.
+    # row and column. The product of two centred PSFs has its centre at the origin.
     return np.roll(composite[::-1, ::-1], (shape[0] // 2 + 1, shape[1] // 2 + 1), axis=(0, 1))
 
 
@@ -124,7 +124,7 @@ def _filter_psf(
     angles: tuple[float, ...],
     orders: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Return the sum of one filter's core and spikes."""
+    """Return the sum of the core and the spikes of one filter."""
     steps = spacing * np.exp(1j * np.deg2rad(angles))  # x + iy
     centers = np.outer(orders, steps).ravel()
     intensity = np.repeat(np.sinc(orders / _MESH_RATIO) ** 2, len(angles))
@@ -139,12 +139,12 @@ def _filter_psf(
 
 
 def _gaussians(length: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one line of `length` pixels per centre; centres count from the middle of the line."""
+    """Return a line of `length` pixels for each centre, counted from the middle of the line."""
     return np.exp(-_WIDTH * (np.arange(length) - length // 2 - centers[:, None]) ** 2)
 
 
 def cached_psf(channel: int, *, shape: tuple[int, int] = FRAME_SHAPE) -> NDArray[np.float64]:
-    """Return `psf` from the user's cache folder, after making it if it is missing or damaged.
+    """Return `psf`, from the user's cache folder if possible; otherwise save it there.
 
     A whole frame takes 134 MB in the folder, see `readers.cache.folder.cache_folder`.
     """

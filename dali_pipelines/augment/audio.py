@@ -1,4 +1,4 @@
-"""Augmentations of recordings: of the waveform, and of its features."""
+"""Augmentations of recordings, for waveforms and for features."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from readers.places.opener import Places
 from readers.values import check_integer, check_number
 
 _LOUDEST = 200.0
-"""Largest gain in decibels, either way; float32 holds it easily."""
-_QUIETEST = 1e-20
-"""Share of the largest amplitude below which a recording counts as silent."""
+"""Limit of gains in decibels, positive and negative; float32 holds them easily."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Make recordings louder or quieter, by one factor for all samples and channels of each.
+    """Make recordings louder or quieter, by one random factor for each recording.
 
-    Samples are not clamped.
+    Values are not clamped.
 
     Parameters
     ----------
@@ -58,13 +56,13 @@ class Gain:
 
 @dataclass(frozen=True)
 class WhiteNoise:
-    """Add normal noise at a random distance below the recording's own level.
+    """Add normal noise at a random signal-to-noise ratio.
 
     Parameters
     ----------
     snr_db : (float, float)
-        Range of the signal-to-noise ratio in decibels, uniform: of the power of the segment, all
-        channels together, to that of the noise.
+        Range of the signal-to-noise ratio in decibels, uniform. The signal is the power of the
+        segment, of all channels together.
 
     Raises
     ------
@@ -94,21 +92,21 @@ class WhiteNoise:
 
 @dataclass(frozen=True)
 class RecordedNoise:
-    """Add a part of a random recording of noise at a random distance below the recording's level.
+    """Add a part of a random recording of noise, at a random signal-to-noise ratio.
 
-    It comes before all other augmentations. Readers add it, and resample it to the rate of the
-    pipeline. All of its channels together are added to each channel. A recording of noise that is
-    shorter than the segment is repeated; if it has no samples, or cannot be read, the sample is
+    Readers add it, before all other augmentations, and resample it to the rate of the pipeline. The
+    mean of its channels is added to each channel. Recordings of noise that are shorter than the
+    segment are repeated. If a recording of noise is empty or cannot be read, the sample is
     rejected.
 
     Parameters
     ----------
     noises : Index, or path
-        Recordings of noise; of a path those of `Index.scan_audio`. Columns ``start`` and
-        ``duration`` make a row a part of one.
+        Recordings of noise, or a path for `Index.scan_audio`. With columns ``start`` and
+        ``duration``, a row is a part of a recording.
     snr_db : (float, float)
-        Range of the signal-to-noise ratio in decibels, uniform: of the power of the segment, all
-        channels together, to that of the noise.
+        Range of the signal-to-noise ratio in decibels, uniform. The signal is the power of the
+        segment, of all channels together.
     p : float
         Probability that noise is added.
 
@@ -139,33 +137,33 @@ class RecordedNoise:
             raise TypeError(f"noises must be an Index or a path, got {self.noises!r}")
 
     def read_by(self, places: Places) -> Noises:
-        """Return what a Reader needs of it; `places` find the recordings."""
+        """Return the noises for a Reader, which opens the recordings by `places`."""
         assert isinstance(self.noises, Index)
         columns = self.noises.columns(notes=AudioReader.notes).with_places(places)
         return Noises(columns, range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST), self.p)
 
     def add(self, audio: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Raise ValueError: only `audio_pipeline` takes it, whose readers add the noise."""
-        raise ValueError("RecordedNoise is for audio_pipeline: leave it out")
+        """Raise ValueError: the readers of `audio_pipeline` add the noise, and no graph."""
+        raise ValueError("RecordedNoise is only for audio_pipeline: leave it out")
 
 
 @dataclass(frozen=True)
 class SpecAugment:
-    """Overwrite random bands and random times of features (Park et al., Interspeech 2019).
+    """Mask random bands and random times of features (Park et al., Interspeech 2019).
 
     Parameters
     ----------
     freq_masks, time_masks : int
         Number of masks along each axis, at least 0.
     freq_width : int
-        Maximum number of bands of a mask; the width is uniform from 0 to this.
+        Maximum number of bands of a mask; the number is uniform from 0 on.
     time_width : int
-        Maximum number of frames of a mask.
+        Maximum number of frames of a mask; the number is uniform from 0 on.
     time_share : float
-        Largest share of the frames of a sample that one mask may cover, from 0 to 1.
+        Maximum share of the frames of a sample that one mask covers, from 0 to 1.
     value : float
-        Value of masked bands and frames, in units of the features: 0 is the mean of normalised
-        ones.
+        Value of masked bands and frames, in units of the features. 0 is the mean of normalised
+        features.
 
     Raises
     ------
@@ -184,7 +182,7 @@ class SpecAugment:
     moves_pixels = False
     num_images = 1
     of_features = True
-    """Its input is the features, not the waveform."""
+    """It changes features, not waveforms."""
 
     def __post_init__(self) -> None:
         for name in ("freq_masks", "freq_width", "time_masks", "time_width"):
@@ -205,7 +203,7 @@ class SpecAugment:
         return features
 
     def _masked(self, features: Any, chance: Chance, axis: str, length: Any, most: Any) -> Any:
-        """Overwrite one part of an axis of this length, at most `most` long."""
+        """Mask a part, of at most `most`, of an axis of this length."""
         width = math.floor(chance.uniform(0.0, most + 1.0 - 1e-4))
         start = math.floor(chance.uniform() * (length - width + 1.0))
         return fn.erase(

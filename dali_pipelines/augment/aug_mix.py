@@ -1,4 +1,4 @@
-"""AugMix: an image mixed with several chains of operations on it."""
+"""AugMix: images mixed with several augmented versions of themselves."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _QUANTILES = 4096
 
 @dataclass(frozen=True)
 class AugMix(Policy):
-    """Mix an image with several chains of operations on it, at random weights; for 8 bits.
+    """Mix an image with several augmented versions of itself; for images of 8 bits.
 
-    Like torchvision.transforms.v2.AugMix. A chain applies operations of `RandAugment` one after
-    the other. The weights of the chains are drawn from a Dirichlet distribution, and the weight of
+    Like torchvision.transforms.v2.AugMix. A chain of random operations of `RandAugment` makes each
+    version. The weights of the versions are drawn from a Dirichlet distribution, and the weight of
     the image itself from a Beta distribution. Results are rounded if the images are uint8.
 
     Parameters
     ----------
     severity : int
-        Magnitudes are drawn from 0 to severity - 1, of 10 in all.
+        Magnitudes are drawn from 0 to severity - 1, on a scale from 0 to 9.
     mixture_width : int
         Number of chains.
     chain_depth : int
-        Operations of each chain; -1 draws 1 to 3.
+        Number of operations of each chain; with -1 it is random, 1 to 3.
     alpha : float
         Parameter of both distributions, from 0.1 to 100.
     all_ops : bool
-        Whether brightness, saturation, contrast and sharpness are changed as well.
+        Whether operations may also change brightness, saturation, contrast and sharpness.
     interpolation : {"nearest", "bilinear"}
         Interpolation of shear, shift and rotation.
     fill : float
@@ -109,7 +109,7 @@ class AugMix(Policy):
         return fn.cast(mix, dtype=types.UINT8) if kind.dtype == "uint8" else mix
 
     def _rows(self, chance: Chance) -> list[Any]:
-        """Draw the operations of one chain; those beyond its depth do nothing."""
+        """Draw the operations of one chain. Operations beyond its depth do nothing."""
         names = [name for name in NAMES if name not in _NOT_MIXED]
         names = [name for name in names if self.all_ops or name not in _COLORS]
         table = table_of(_RANGES, [bin_ / (_BINS - 1) for bin_ in range(self.severity)], names)
@@ -132,14 +132,14 @@ def _beside(weight: Any, image: Any) -> Any:
 
 
 def _gammas(alpha: float, count: int, chance: Chance) -> list[Any]:
-    """Draw from the gamma distribution of shape `alpha`, in equally likely steps."""
+    """Draw from the gamma distribution of shape `alpha`, as one of its quantiles."""
     table = constant(gamma_quantiles(alpha))
     return [table[chance.choice(_QUANTILES)] for _ in range(count)]
 
 
 def gamma_quantiles(alpha: float) -> NDArray[np.float32]:
     """Return the quantiles of the gamma distribution at the centres of `_QUANTILES` intervals."""
-    # Over the logarithm of x; e**-80 is a normal number in float32.
+    # Integrate over log(x); e**-80 is a normal number in float32.
     logs = np.linspace(-80, math.log(alpha + 20 * math.sqrt(alpha) + 20), 200_001)
     density = np.exp(alpha * logs - np.exp(logs))
     below = np.concatenate(([0.0], np.cumsum(density[1:] + density[:-1])))

@@ -1,4 +1,4 @@
-"""AutoAugment: two operations, drawn from pairs that were learnt from a data set."""
+"""AutoAugment: a random pair of operations, from pairs that were learned on a data set."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dali_pipelines.augment.policies import (
 )
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
+from dali_pipelines.values import check_choice
 
 DataSet = Literal["imagenet", "cifar10", "svhn"]
 
@@ -106,29 +107,29 @@ _POLICIES = {
         ShearX 0.7 2, Invert 0.1
     """,
 }
-"""A pair of operations in each line: names, probabilities, and magnitudes from 0 to 9."""
+"""Pairs of operations, one in each line: names, probabilities, and magnitudes from 0 to 9."""
 
 
 class _Turn(NamedTuple):
-    """The first or the second operation of each pair."""
+    """The first, or the second, operation of each pair."""
 
     rows: list[Operation]
-    """Operations of both signs, one pair after the other; the last does nothing."""
+    """Operation of each pair with both signs, and at the end one that does nothing."""
     p: list[float]
-    """Probability of each pair's operation."""
+    """Probability of the operation of each pair."""
 
 
 @dataclass(frozen=True)
 class AutoAugment(Policy):
-    """Apply one of 25 pairs of operations, each with its own probability; for images of 8 bits.
+    """Apply one of 25 pairs of operations; for images of 8 bits.
 
-    Like torchvision.transforms.v2.AutoAugment, whose pairs these are. The operations are those of
-    `RandAugment`, and the inversion of an image.
+    Like torchvision.transforms.v2.AutoAugment, with the same pairs. Each operation of a pair has
+    its own probability. Operations are those of `RandAugment`, and the inversion of an image.
 
     Parameters
     ----------
     policy : {"imagenet", "cifar10", "svhn"}
-        Data set from which the pairs were learnt.
+        Data set on which the pairs were learned.
     interpolation : {"nearest", "bilinear"}
         Interpolation of shear, shift and rotation.
     fill : float
@@ -153,9 +154,7 @@ class AutoAugment(Policy):
 
     def __post_init__(self) -> None:
         self._check()
-        if self.policy not in get_args(DataSet):
-            known = ", ".join(map(repr, get_args(DataSet)))
-            raise ValueError(f"policy must be one of {known}, got {self.policy!r}")
+        check_choice("policy", self.policy, get_args(DataSet))
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""

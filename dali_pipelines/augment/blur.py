@@ -14,15 +14,15 @@ from dali_pipelines.graph.user_operators.operators import ImageKind
 from readers.values import check_integer
 
 _LARGEST_KERNEL = 1023
-"""Largest kernel in pixels; kernels ten times as large take DALI seconds per image."""
+"""Largest kernel in pixels. For a kernel ten times as large DALI takes seconds per image."""
 
 
 @dataclass(frozen=True)
 class Blur:
-    """Blur images by a Gaussian of random width; images are mirrored at their borders.
+    """Blur images by a Gaussian of random width.
 
-    Like torchvision.transforms.v2.GaussianBlur, but with `p`. A NaN makes all pixels NaN within
-    half the kernel's width.
+    Like torchvision.transforms.v2.GaussianBlur, but with a probability `p`. Images are mirrored at
+    their borders. All pixels whose kernel contains a NaN become NaN.
 
     Parameters
     ----------

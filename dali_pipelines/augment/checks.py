@@ -1,4 +1,4 @@
-"""Checks of the values of augmentations."""
+"""Checks of the settings of augmentations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dali_pipelines.values import are_all
 from readers.values import check_number, is_number
 
 LARGEST = 1e30
-"""Largest number in any augmentation, so that sums of products are finite in float32."""
+"""Largest number in a setting: sums of products stay finite in float32."""
 
 
 def check_p(p: object) -> None:
@@ -19,7 +19,7 @@ def check_p(p: object) -> None:
 
 
 def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tuple[float, float]:
-    """Return (lowest, highest) of a setting that takes a number or a pair; ValueError if wrong."""
+    """Return (lowest, highest) for a setting of one or two numbers; ValueError if wrong."""
     pair: Any = (value, value) if is_number(value) else value
     if not are_all(pair, Real) or len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
         raise ValueError(
@@ -30,12 +30,12 @@ def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tupl
 
 
 def check_8_bits(what: str, kind: ImageKind) -> None:
-    """Raise ValueError if the images are not known to have 8 bits."""
+    """Raise ValueError if the images are not of 8 bits, or their depth is unknown."""
     if kind.largest is None:
         raise ValueError(
-            f"{what} needs images of 8 bits, 0 to 255, but these have any values: leave it out. "
-            "Erase, Blur, Noise, PhotonNoise, and ColorJitter with only brightness and contrast "
-            "fit all images"
+            f"{what} needs images of 8 bits, with values from 0 to 255: leave it out. Images of "
+            "other values can have Erase, Blur, Noise, PhotonNoise, and ColorJitter with only "
+            "brightness and contrast"
         )
 
 

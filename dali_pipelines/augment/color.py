@@ -29,18 +29,18 @@ class ColorJitter:
     """Change brightness, contrast, saturation and hue at random, in random order.
 
     Like torchvision.transforms.v2.ColorJitter. Images of 8 bits are clamped to 0 ... 255 after each
-    of the four changes. Images of other values, such as FITS, accept only brightness and contrast
-    and are not clamped.
+    of the four changes. Other images, such as FITS, accept only brightness and contrast, and are
+    not clamped.
 
     Parameters
     ----------
     brightness, contrast, saturation : float or (float, float)
         Range of the factor, uniform; a number x means ``(max(0, 1 - x), 1 + x)``. Brightness
-        multiplies values, contrast the distance from the mean of the gray image, and saturation
-        the distance from the gray of the pixel.
+        multiplies values, contrast the difference from the mean of the gray image, and saturation
+        the difference from the gray value of the pixel.
     hue : float or (float, float)
-        Range of the shift of the hue in HSV, as a fraction of the circle from -0.5 to 0.5; a number
-        x means ``(-x, x)``.
+        Range of the shift of the hue in HSV, uniform, as a fraction of the circle from -0.5 to 0.5;
+        a number x means ``(-x, x)``.
 
     Raises
     ------
@@ -91,10 +91,9 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class RandomGrayscale:
-    """Make some images gray, with the same number of channels.
+    """Make some images gray, without changing the number of channels.
 
-    Like torchvision.transforms.v2.RandomGrayscale. Images that do not have three channels stay as
-    they are.
+    Like torchvision.transforms.v2.RandomGrayscale. Only images of three channels are changed.
 
     Parameters
     ----------
@@ -120,14 +119,14 @@ class RandomGrayscale:
 
 
 def _retouched(image: Any, kind: ImageKind, numbers: Any) -> Any:
-    """Change the colours of the image, see `retouch`; its type stays."""
+    """Change the colours of the image, see `retouch`, and keep its type."""
     return in_float(
         image, kind, lambda pixels: side_by_side(pixels, kind, lambda wide: retouch(wide, numbers))
     )
 
 
 def _numbers(orders: list[tuple[Step, ...]], largest: float | None, chance: Chance) -> Any:
-    """Return numbers for `retouch`: one of the orders, with magnitudes drawn from its ranges."""
+    """Return numbers for `retouch`: a random one of the orders, with random magnitudes."""
     first = math.inf if largest is None else largest
     least = [[first, *(x for code, low, _ in order for x in (code, low))] for order in orders]
     spans = [[0, *(x for _, low, high in order for x in (0, high - low))] for order in orders]

@@ -21,14 +21,14 @@ from readers.values import check_number
 class Erase:
     """Overwrite a random rectangle of some images.
 
-    Like torchvision.transforms.v2.RandomErasing, but before mean and std: set `value` to the mean
-    to get 0 after them.
+    Like torchvision.transforms.v2.RandomErasing, but it comes before mean and std: set `value` to
+    the mean to get 0 in the output.
 
     Parameters
     ----------
     p : float
-        Probability that a part of an image is erased. An image also stays whole if ten attempts
-        find no rectangle that fits.
+        Probability that a part of an image is erased. If ten random rectangles do not fit, the
+        image stays whole.
     scale : (float, float)
         Range of the erased share of the image's area, uniform.
     ratio : (float, float)

@@ -19,12 +19,14 @@ from readers.values import check_number
 class Noise:
     """Add normal noise of mean 0.
 
-    Values are not clamped; with dtype ``uint8`` they are rounded to 0 ... 255. A NaN stays.
+    Values are not clamped. With dtype ``uint8`` they are rounded, and limited to 0 ... 255. NaN
+    stays.
 
     Parameters
     ----------
     std : float or (float, float)
-        Standard deviation in units of the image, or its range over samples, uniform.
+        Standard deviation in units of the image, or its range, from which it is drawn uniformly for
+        each sample.
 
     Raises
     ------
@@ -51,11 +53,11 @@ class Noise:
 
 @dataclass(frozen=True)
 class PhotonNoise:
-    """Count photons and read them out: the noise of a detector, for images in physical units.
+    """Add photon noise and read noise of a detector, for images in physical units.
 
-    A value v becomes ``(P + R) / gain``, with P from the Poisson distribution of mean ``v * gain``
-    and R from the normal distribution of standard deviation `read_noise`. Values below 0, for
-    example after background subtraction, have no photons and only get R. NaN and infinity stay.
+    A value v becomes ``(P + R) / gain``. P is from the Poisson distribution of mean ``v * gain``, R
+    from the normal distribution of standard deviation `read_noise`. Values below 0, for example
+    after background subtraction, only get R. NaN and infinity stay.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pieces of graphs that several augmentations share."""
+"""Functions that several augmentations use to add operators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dali_pipelines.runtime.dali_private import merge, split
 
 
 def in_float(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
-    """Change an image as float32; results are rounded to the image's own type."""
+    """Change an image as float32. An image of uint8 is converted, and the result is rounded."""
     if kind.dtype == "float32":
         return change(image)
     return fn.cast(change(fn.cast(image, dtype=types.FLOAT)), dtype=types.UINT8)
 
 
 def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
-    """Change the colours of an image of several files as if the files were side by side.
+    """Change the colours of a sample of several files, as one image with the files side by side.
 
-    Each file keeps its own red, green and blue, or gray, and all files change alike.
+    `change` then sees the red, green and blue, or gray, of each file as channels of a pixel.
     """
     if kind.files == 1:
         return change(image)
@@ -33,8 +33,8 @@ def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> A
 def in_some(where: Any, image: Any, change: Callable[..., Any], *arguments: Any) -> Any:
     """Change the images for which `where`, bool, is True; the others cost nothing.
 
-    `change` gets the image and arguments of these samples. Pass it random numbers and constants as
-    arguments: nodes made inside it would have the size of the whole batch.
+    `change` gets the images and arguments of these samples only. Pass random numbers and constants
+    as arguments: nodes that `change` makes itself would have the size of the whole batch.
     """
     those, others = split(image, where)
     return merge(change(those, *(split(node, where)[0] for node in arguments)), others, where)

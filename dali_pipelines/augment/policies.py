@@ -1,7 +1,7 @@
 """Operations of policies, and the policies TrivialAugment and RandAugment.
 
-Each sample draws a row of a table with all parameters of its operation. The images pass one
-operator after the other, each applied only to the samples that drew it.
+For each sample a row is drawn from a table of operations; it has all parameters of the operation.
+The graph has an operator for each kind of operation, which is applied to the samples that drew it.
 
 The notes of `TrivialAugment` list the differences from torchvision.
 """
@@ -31,13 +31,14 @@ from dali_pipelines.kernels.augment.color import (
     SATURATION,
     SOLARIZE,
 )
+from dali_pipelines.values import check_choice
 from readers.values import check_integer, check_number
 
 Interpolation = Literal["nearest", "bilinear"]
 _INTERPOLATIONS = {"nearest": types.INTERP_NN, "bilinear": types.INTERP_LINEAR}
 
 COLOR, GEOMETRY, SHARPNESS, AUTOCONTRAST, EQUALIZE, NOTHING = range(6)
-"""Kinds of operations; each but the last is one operator of the graph."""
+"""Kinds of operations. Each, except NOTHING, is one operator of the graph."""
 _LARGEST = 255
 
 NAMES = (
@@ -49,7 +50,7 @@ NAMES = (
 
 
 class Operation(NamedTuple):
-    """Parameters of a drawn operation; the fields, all numbers, are a row of the table."""
+    """Parameters of an operation: a row of the table."""
 
     kind: int = NOTHING
     code: int = BRIGHTNESS
@@ -60,7 +61,7 @@ class Operation(NamedTuple):
     xy: float = 0.0
     yx: float = 0.0
     yy: float = 1.0
-    """`GEOMETRY`: xx to yy map (x, y) of the output to the input, in pixels from the centre."""
+    """`GEOMETRY`: xx to yy are the matrix from (x, y) of the output to (x, y) of the input."""
     centre: float = 0.0
     """Origin of the matrix: 1 for the centre of the image, 0 for its upper left corner."""
     x: float = 0.0
@@ -68,7 +69,7 @@ class Operation(NamedTuple):
     """x and y: shift in whole pixels."""
     x_share: float = 0.0
     y_share: float = 0.0
-    """x_share, y_share: shift as a share of width and height, rounded towards zero."""
+    """x_share and y_share: shift as a share of width and height, rounded towards zero."""
 
 
 class Ranges(NamedTuple):
@@ -80,7 +81,7 @@ class Ranges(NamedTuple):
     degrees: float
     factor: float
     bits: int
-    """Bits that posterize removes, beyond `least_bits`."""
+    """Largest number of bits that posterize removes, in addition to `least_bits`."""
     least_bits: int = 0
 
 
@@ -89,9 +90,9 @@ RAND = Ranges(0.3, Operation(x_share=150 / 331, y_share=150 / 331), 30, 0.9, 4)
 
 
 def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
-    """Return the operations `NAMES` at a strength from 0 to 1; `sign` is for those that have one.
+    """Return the operations `NAMES` at a strength from 0 to 1, with a sign if they have one.
 
-    Only AutoAugment has the last, Invert.
+    Only AutoAugment uses the last one, Invert.
     """
     signed = sign * strength
     shear, factor = ranges.shear * signed, 1 + ranges.factor * signed
@@ -120,7 +121,7 @@ def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
 def table_of(
     ranges: Ranges, strengths: Sequence[float], names: Collection[str] = NAMES[:-1]
 ) -> NDArray[np.float32]:
-    """Return the table of these strengths and both signs; all rows are equally likely."""
+    """Return the table of operations at these strengths and both signs, all equally likely."""
     rows = [
         operation
         for strength in strengths
@@ -132,7 +133,7 @@ def table_of(
 
 
 class Policy:
-    """Base class of augmentations that apply drawn operations to images of 8 bits."""
+    """Base class of augmentations that apply random operations to images of 8 bits."""
 
     interpolation: Interpolation
     fill: float
@@ -141,24 +142,22 @@ class Policy:
 
     def _check(self) -> None:
         check_number("fill", self.fill, 0, _LARGEST)
-        if self.interpolation not in get_args(Interpolation):
-            known = ", ".join(map(repr, get_args(Interpolation)))
-            raise ValueError(f"interpolation must be one of {known}, got {self.interpolation!r}")
+        check_choice("interpolation", self.interpolation, get_args(Interpolation))
 
     def _apply(self, image: Any, kind: ImageKind, rows: Iterable[Any]) -> Any:
-        """Apply the operations of these rows, one after the other; the type stays."""
+        """Apply the operations of these rows, one after the other, and keep the type."""
         changed = self._in_8_bits(image, kind)
         for row in rows:
             changed = self._operate(changed, kind, row)
         return changed if kind.dtype == "uint8" else fn.cast(changed, dtype=types.FLOAT)
 
     def _in_8_bits(self, image: Any, kind: ImageKind) -> Any:
-        """Return the image as uint8; ValueError if its values may be others."""
+        """Return the image as uint8; ValueError if it may have other values."""
         check_8_bits(type(self).__name__, kind)
         return image if kind.dtype == "uint8" else fn.cast(image, dtype=types.UINT8)
 
     def _operate(self, image: Any, kind: ImageKind, row: Any) -> Any:
-        """Add the operators for uint8 images; each sample gets the one in its row."""
+        """Add the operators of all kinds for uint8 images. Each sample gets the one of its row."""
         numbers = fn.cat(constant([_LARGEST]), row[1:3], axis=0)
         blur = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13
         same = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]])
@@ -187,8 +186,9 @@ class Policy:
 class TrivialAugment(Policy):
     """Apply one of 14 operations at a random magnitude; for images of 8 bits.
 
-    Like torchvision.transforms.v2.TrivialAugmentWide: nothing, shear, shift and rotation,
-    brightness, saturation, contrast, sharpness, posterize, solarize, autocontrast, equalize.
+    Like torchvision.transforms.v2.TrivialAugmentWide. The operations are: none, shear, shift,
+    rotation, brightness, saturation, contrast, sharpness, posterize, solarize, autocontrast and
+    equalize.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class TrivialAugment(Policy):
     Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation", 2021.
 
     Operations and magnitudes are those of torchvision.transforms.v2. Pixels differ in details:
-    results are rounded, not truncated; sharpness also changes the border; equalize is DALI's, which
-    follows OpenCV's equalizeHist and differs from torchvision and Pillow by a few grey levels.
+    results are rounded, not truncated; sharpness also changes the border; equalize is DALI's, like
+    OpenCV's equalizeHist, and differs from torchvision and Pillow by a few gray levels.
     """
 
     num_magnitude_bins: int = 31
@@ -231,14 +231,14 @@ class TrivialAugment(Policy):
 
 @dataclass(frozen=True)
 class RandAugment(Policy):
-    """Apply several of the operations of `TrivialAugment`, one after the other, at one magnitude.
+    """Apply several random operations of `TrivialAugment`, one after the other, at one magnitude.
 
-    Like torchvision.transforms.v2.RandAugment, with its smaller ranges.
+    Like torchvision.transforms.v2.RandAugment, with smaller ranges than `TrivialAugment`.
 
     Parameters
     ----------
     num_ops : int
-        Number of operations; each is drawn independently, so one may be repeated.
+        Number of operations; each is drawn independently, so an operation may come twice.
     magnitude : int
         Magnitude from 0 to num_magnitude_bins - 1.
     num_magnitude_bins : int
@@ -317,7 +317,7 @@ def _filtered(image: Any, weights: Any) -> Any:
 
 
 def _stretched(image: Any) -> Any:
-    """Stretch each channel to 0 to 255; a channel without contrast stays."""
+    """Stretch each channel to the range 0 to 255; a channel of one value stays."""
     low = fn.cast(fn.reductions.min(image, axis_names="HW", keep_dims=True), dtype=types.FLOAT)
     high = fn.cast(fn.reductions.max(image, axis_names="HW", keep_dims=True), dtype=types.FLOAT)
     is_flat = fn.cast(high == low, dtype=types.FLOAT)

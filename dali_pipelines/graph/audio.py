@@ -19,20 +19,20 @@ from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.settings import Augmentation, Transform
 
 _EPSILON = 1e-10
-"""Added to variances, so that silence becomes 0."""
+"""Added to variances, so that normalised silence is 0, not NaN."""
 
 
 class AudioGraph(NamedTuple):
-    """Decoder of the arrays of a `readers.audio.reader.AudioReader`."""
+    """Graph for the arrays of a `readers.audio.reader.AudioReader`."""
 
     rate: int
     channels: int
     features: Spectrogram | None
     """None for the waveform."""
     on_features: tuple[Augmentation, ...] = ()
-    """Augmentations of the features; the settings have those of the waveform."""
+    """Augmentations of the features; `PipelineConfig` has the augmentations of the waveform."""
     transform: Transform | None = None
-    """Operators of the user, after all others."""
+    """Function that adds operators of the user, after all others."""
 
     def decode(self, arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         """Return the segment as an image of shape (1, samples, channels)."""
@@ -57,7 +57,7 @@ class AudioGraph(NamedTuple):
         return image
 
     def _frames(self, samples: Any) -> Any:
-        """Return the number of frames of this number of samples."""
+        """Return the number of frames of a recording with this number of samples."""
         if self.features is None:
             return samples
         _, window, hop = self.features.sizes(self.rate)
@@ -68,7 +68,7 @@ class AudioGraph(NamedTuple):
 
 def features(image: Any, kind: Spectrogram, rate: int, channels: int) -> Any:
     """Return the features of recordings of shape (1, samples, channels), channel by channel."""
-    if not kind.center:  # the operator needs one window at least
+    if not kind.center:  # the operator needs at least one window
         image = fn.pad(image, axes=[1], shape=[kind.sizes(rate)[1]])
     found = [_of_channel(image[0, :, channel], kind, rate) for channel in range(channels)]
     if isinstance(kind, LogMel):
@@ -120,7 +120,7 @@ def _of_channel(sound: Any, kind: Spectrogram, rate: int) -> Any:
 
 
 def _of_logarithms(found: Any, kind: LogMel) -> Any:
-    """Return cepstral coefficients, if these are asked for; normalised, if asked for."""
+    """Convert logarithms to cepstral coefficients, and normalise, if the settings say so."""
     if isinstance(kind, Mfcc):
         found = fn.mfcc(found, n_mfcc=kind.n_mfcc, dct_type=2, normalize=True, lifter=kind.lifter)
     if kind.normalize is not None:

@@ -24,8 +24,8 @@ from dali_pipelines.runtime.dali_private import merge, split
 from dali_pipelines.settings import Augmentation
 
 MOVED = frozenset(("part", "affine", "inside"))
-"""Arrays that the Source sends for geometry done in the graph. Geometry comes before flips, mean
-and std, so a decoder that gets one of these arrays must leave these steps to the graph."""
+"""Arrays that the Source sends if the graph does geometry. Geometry comes before flips, mean and
+std, so with one of these arrays a decoder must leave flips, mean and std to the graph."""
 
 
 class Decoded(NamedTuple):
@@ -36,39 +36,39 @@ class Decoded(NamedTuple):
     dtype: str
     """Element type of `image`, which DALI itself knows only at run time."""
     status: Any = None
-    """DataNode of int32, shape (1,): 0 if the image is good. None if a bad image makes the graph
+    """DataNode of int32, shape (1,): 0 if the image is good. None if bad images make the graph
     fail."""
     finished: bool = False
     """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and
-    converts to the dtype of the settings (float32 for float16). This saves one pass over the frame
-    and leaves only the resize."""
+    converts to the dtype of the settings (float32 for float16). This saves one pass over the
+    image."""
     layout: Literal["HWC", "CHW"] | None = None
-    """Order of the axes of `image`; HWC is permuted to CHW. None takes the layout in the SampleSpec
-    of the Reader's array ``image``, or HWC if it has none."""
+    """Order of the axes of `image`. None for the layout in the SampleSpec of the Reader's array
+    ``image``, or HWC if it has none."""
     channels: int | None = None
-    """Channels of `image`; None takes the Reader's number."""
+    """Channels of `image`; None for the Reader's number."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
     largest: float | None = None
-    """Largest possible value of an image with values from 0 on, before mean and std: 255 for 8
-    bits. None if it is unknown or differs between images."""
+    """Largest possible value of images with values from 0 on, before mean and std: 255 for 8 bits.
+    None if it is unknown or differs between images."""
     other: Other | None = None
     """Images of a second element type, if a batch may hold both."""
     memory: DecoderMemory | None = None
-    """Memory that the decoder needs in addition to one image; None for none."""
+    """Memory that the decoder needs in addition to one image, if any."""
     name: str = "image"
     """Name of the output. Only an output ``image`` has a ``size`` with ``ragged="pad"``."""
     is_flat: bool = False
-    """Whether the image has one row of pixels, and the output no axis for it."""
+    """Whether the image is a single row of pixels, and the output lacks the axis of rows."""
     outside: float = 0.0
     """Value beyond the image, for ``ragged="pad"``."""
 
 
 class Other(NamedTuple):
-    """Images of a batch whose type differs from that of `Decoded.image`.
+    """Images of a batch with a second element type, beside `Decoded.image`.
 
-    An operator takes one type, so each type goes through its own part of the graph, and the results
-    are merged. A type that is missing from a batch costs nothing.
+    An operator takes a single type. Therefore each type has its own branch of the graph, and the
+    results are merged. A type that is missing from a batch costs nothing.
     """
 
     where: Any
@@ -83,12 +83,10 @@ class DecoderMemory(NamedTuple):
     """Additional memory of a decoder."""
 
     cupy_nbytes: Callable[[int, int, int], int]
-    """Function of the batch size, the decoded bytes of a sample, and the bytes of its decoded or
-    warped image. It returns the bytes that CuPy takes on a GPU, see
-    `dali_pipelines.graph.gpu.memory`."""
+    """Function that returns the bytes of CuPy on a GPU, see `dali_pipelines.graph.gpu.memory`. It
+    takes the batch size, the decoded bytes of a sample, and the bytes of its output image."""
     frames: int = 1
-    """Number of images that are made from each file, one after the other, before the resize or
-    warp."""
+    """Number of images that the graph makes from each file before the resize or warp."""
 
 
 class ImageOutput(NamedTuple):
@@ -111,7 +109,7 @@ class DecodedImages(NamedTuple):
 
     images: tuple[Decoded, ...]
     """Images that are transformed one by one, then joined along the channels to the output
-    ``image``. For sequences: all channels of the first time, then of the second, and so on."""
+    ``image``. For sequences: all channels of the first time, then all of the second, and so on."""
     configs: tuple[PipelineConfig, ...]
     """Settings of each image, with its mean and std."""
     outputs: Mapping[str, ImageOutput] = {}
@@ -119,12 +117,12 @@ class DecodedImages(NamedTuple):
     times: int | None = None
     """Frames of a sequence; None if all are of one time."""
     present: Any = None
-    """DataNode of bool, shape (images,), on the CPU: False for images that the graph must replace
-    by NaN or 0. None if no image can be missing."""
+    """DataNode of bool, shape (images,), on the CPU: False for missing images, which the graph
+    replaces by NaN or 0. None if no image can be missing."""
 
     @property
     def first(self) -> Decoded:
-        """First image; all of `images` are of one kind."""
+        """First image; all `images` have the same properties."""
         return self.images[0]
 
     @property
@@ -145,7 +143,7 @@ class DecodedImages(NamedTuple):
         return sum(one.pixel_nbytes for one in self.outputs.values())
 
     def cupy_nbytes(self, batch: int, decoded: int, image: int) -> int:
-        """Return the bytes that CuPy takes; the arguments are those of `DecoderMemory`."""
+        """Return the bytes that CuPy takes, see `DecoderMemory`."""
         if self.first.memory is None:
             return 0
         count = len(self.images)  # decoded one after the other
@@ -156,8 +154,7 @@ class DecodedImages(NamedTuple):
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
-"""Decoding function: takes the arrays of the Reader and the flip of the Source, by name, and the
-settings."""
+"""Function of the arrays of the Reader and the flip of the Source, by name, and the settings."""
 DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImages]
 """Like `Decode`, but may return several images of a sample."""
 
@@ -168,9 +165,8 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     Each plane is a channel. One plane gives HWC, (height, width, 1); several give CHW.
     """
     dtype = "float32" if config.dtype == "float16" else config.dtype
-    # The resize needs the channels of a pixel next to each other, so several planes are transposed
-    # first, then flipped and normalised after the resize. Images that are turned, filled or resized
-    # in part are also flipped later, and own operators need images before mean and std.
+    # Flips, mean and std come after a resize, which needs several planes transposed to HWC; after
+    # turns and fills; and mean and std also after own operators.
     resized = planes > 1 and config.resized_to is not None
     is_nearest = config.interpolation == "nearest" and config.resized_to is not None
     moves = resized or is_nearest or not MOVED.isdisjoint(arrays)
@@ -187,12 +183,7 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     return Decoded(image, dtype, status, finished=True, layout=layout, memory=_OF_FITS)
 
 
-def _cupy_of_fits(batch: int, decoded: int, image: int) -> int:
-    del image
-    return decoder_nbytes(batch, decoded)
-
-
-_OF_FITS = DecoderMemory(_cupy_of_fits)
+_OF_FITS = DecoderMemory(lambda batch, decoded, _: decoder_nbytes(batch, decoded))
 
 
 def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], list[float]]:
@@ -209,7 +200,7 @@ def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], li
 
 
 def aia_decoder(calibration: Calibration, files: int = 1) -> Decode:
-    """Return the decoder for `readers.aia.AiaReader` with this many files per sample."""
+    """Return the decoder for `readers.aia.AiaReader` and samples of this number of files."""
 
     def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         finish = ((0.0, 1.0),)
@@ -266,11 +257,11 @@ def no_flip() -> Any:
 
 
 def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
-    """Decode at full depth to RGB or gray, shape (height, width, channels), or only a window.
+    """Decode images, or a window of them, to RGB or gray, shape (height, width, channels).
 
-    Images of 8 bits become uint8 and images of 16 bits uint16; a batch may hold both, unless the
-    settings ask for one of these dtypes or contain augmentations for 8 bits. EXIF orientation is
-    applied, and the window refers to the image as displayed.
+    Images of 8 bits become uint8 and images of 16 bits uint16. A batch may hold both, unless the
+    dtype of the settings is one of these, or augmentations need 8 bits. The EXIF orientation is
+    applied; windows are in pixels of the displayed image.
 
     Parameters
     ----------
@@ -303,7 +294,7 @@ def _decode_image(
     colour_png, *image = inputs
     if channels == 3 or dtype == "uint16":
         return _decode_as(types.RGB if channels == 3 else types.GRAY, image, dtype, config)
-    # libpng does not round when it converts 8-bit colours to gray: 0.5 too dark on average.
+    # libpng truncates when it converts 8-bit colours to gray: 0.5 too dark on average.
     pngs, others = zip(*(split(node, colour_png) for node in image), strict=True)
     colours = _decode_as(types.RGB, pngs, dtype, config)
     rounded = fn.color_space_conversion(colours, image_type=types.RGB, output_type=types.GRAY)
@@ -316,7 +307,7 @@ def _decode_as(output_type: Any, inputs: Sequence[Any], dtype: str, config: Pipe
         "device": "mixed" if on_gpu else "cpu",
         "output_type": output_type,
         "dtype": to_dali_type(dtype),
-        # Without it a GPU repeats subsampled colours: a quarter of the values differ from the CPU.
+        # Otherwise a GPU repeats subsampled colours, and a quarter of the values differ from a CPU.
         "jpeg_fancy_upsampling": True,
     }
     encoded, *window = inputs
@@ -332,16 +323,16 @@ def _decode_as(output_type: Any, inputs: Sequence[Any], dtype: str, config: Pipe
 
 
 def _on_stream_of_operators(image: Any) -> Any:
-    """Move an image from the GPU decoder's own stream to that of the operators, without a copy.
+    """Move an image from the stream of the GPU decoder to the stream of operators, without a copy.
 
-    DALI 2.4 skips operators for an empty part of a batch. Their result has no dimensions, and
-    operators on another stream fail on it, unless they accept any layout.
+    DALI 2.4 skips operators for an empty part of a batch. The result has no dimensions; operators
+    on another stream fail for it, unless they accept any layout, like this one.
     """
     return fn.reinterpret(image, layout="HWC")
 
 
 def _may_be_thin(config: PipelineConfig) -> bool:
-    """Return whether readers may be asked for a single row or column."""
+    """Return whether windows may be a single row or column."""
     is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
     if config.crop is None or config.resize_shorter is not None or is_turned:
         return True
@@ -349,11 +340,11 @@ def _may_be_thin(config: PipelineConfig) -> bool:
 
 
 def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Decode a region; for one that is only the first column or row, decode two and cut one out.
+    """Decode a region. If it is only the first column or row, decode two and cut one out.
 
-    On CPUs DALI 2.4 interpolates the colours of the first column wrongly in JPEGs that subsample
-    them in both directions. Rows get the same treatment: Constants always have the size of a whole
-    batch, and this may be a part of one.
+    On CPUs DALI 2.4 interpolates the colours of the first column wrongly, in JPEGs that subsample
+    colours in both directions. Rows would not need this, but a mask for columns alone would be a
+    Constant, whose size is that of a whole batch, and this may be a part of a batch.
     """
     anchor, shape, sent_shape = window
     more = (shape == 1) & (anchor == 0) & (sent_shape > 1)
@@ -367,7 +358,7 @@ def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[st
 def decode_array(
     arrays: Mapping[str, Any], config: PipelineConfig, *, stored: str | None = None
 ) -> Decoded:
-    """Return the array ``image`` of Readers that decode by themselves.
+    """Return the array ``image`` of Readers that deliver decoded images.
 
     Parameters
     ----------
@@ -376,8 +367,9 @@ def decode_array(
     config : PipelineConfig
         Settings: the image becomes float32, unless dtype is an integer type.
     stored : str, optional
-        Element type of the array, as in the Reader's specs. Integer dtypes need it and must equal
-        it: the integers then stay as they are. ``uint8`` also allows augmentations for 8 bits.
+        Element type of the array, as in the Reader's specs. It is required for integer dtypes,
+        which must equal it; the integers then stay as they are. ``uint8`` also allows augmentations
+        for 8 bits.
 
     Raises
     ------
@@ -390,7 +382,7 @@ def decode_array(
         return Decoded(fn.cast(image, dtype=types.FLOAT), "float32", largest=largest)
     if stored != config.dtype:
         raise ValueError(
-            f"dtype {config.dtype!r} keeps the stored values, which are {stored}: set dtype "
-            "to that type if it is uint8, uint16, int16 or int32, or to float32"
+            f"dtype {config.dtype!r} keeps the stored values, which are {stored}: set dtype to "
+            "float32, or to the stored type if it is uint8, uint16, int16 or int32"
         )
     return Decoded(image, stored, largest=largest)

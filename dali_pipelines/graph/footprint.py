@@ -1,4 +1,4 @@
-"""Memory that a graph needs, for `dali_pipelines.memory`."""
+"""Memory that a graph needs, see `dali_pipelines.memory`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from readers.contract import Peek
 
 
 class Footprint(NamedTuple):
-    """Bytes that a graph needs per sample, from the first row that can be read."""
+    """Bytes that a graph needs per sample, estimated from the first readable row."""
 
     image_nbytes: int
     """Bytes of the output image and the sample's other images; 0 if unknown."""
     frame_nbytes: int
-    """Bytes of the decoded image that is held before a turn, resize or warp, or during
-    augmentation; 0 if none of these happens."""
+    """Bytes of the decoded image before a turn, resize or warp, and of images during augmentation;
+    0 if there are none of these steps."""
     num_stages: int
-    """Operators that each hold a batch of images: decode or warp, turn, fill, flip, resize,
-    normalise, combine channels or files, replace missing files, pad."""
+    """Number of operators that each hold a batch of images: decode or warp, turn, fill, flip,
+    resize, normalise, combine channels or files, replace missing files, pad."""
     cupy_nbytes: int
     """Bytes of CuPy per batch, if the pipeline runs on a GPU."""
     targets_nbytes: int = 0
-    """Bytes of masks and boxes; each batch that is ready or held has a copy."""
+    """Bytes of masks and boxes in each batch that is ready or held."""
     decoder_nbytes: int = 0
-    """Bytes of whole images, one per thread, that are decoded to cut windows from."""
+    """Bytes of whole images that the threads decode, each one at a time, to cut windows."""
 
     @classmethod
     def of(
@@ -44,7 +44,7 @@ class Footprint(NamedTuple):
     ) -> Footprint:
         """Return the sizes for images with this many channels.
 
-        `turned` is the largest number of pixels that the graph turns into a window, or 0.
+        `turned` is the largest number of pixels from which the graph makes a turned window, or 0.
         """
         whole = (0, 0) if peek is None else (peek.height, peek.width)
         crop = config.crop if config.resize_shorter is None else None
@@ -61,10 +61,10 @@ class Footprint(NamedTuple):
         else:
             frames = 1 if first.memory is None else first.memory.frames
             frame = 0 if peek is None else peek.between_nbytes * frames
-        frame += turned * (channels * np.dtype("float32").itemsize + decoded.pixel_nbytes)
+        frame += turned * (4 * channels + decoded.pixel_nbytes)  # float32
         stretched = int(config.stretch is not None)
         augmented = (stretched + sum(one.num_images for one in config.augment)) * pixels
-        frame += 0 if peek is None else augmented * np.dtype("float32").itemsize
+        frame += 0 if peek is None else 4 * augmented
         stages = 1 + (config.resized_to is not None) + (turned > 0) + (config.outside == "fill")
         stages += (len(decoded.images) > 1) + (decoded.present is not None)
         channels //= len(decoded.images)

@@ -1,6 +1,6 @@
-"""Several images per sample with one geometry: other HDUs and planes, and files of the parts.
+"""Samples of several images with one geometry.
 
-Images of parts are joined along the channels; images of `hdus` are separate outputs.
+Files of the parts are joined along the channels; images of `hdus` are separate outputs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def hdus_reader(
     stored: str | None,
     largest_tile: float,
 ) -> HdusReader:
-    """Make the Reader of several images; their types come from the first readable row.
+    """Make the Reader of several images. The first readable row determines their types.
 
     Raises
     ------
@@ -97,10 +97,10 @@ def hdus_reader(
 
 
 def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: PipelineConfig) -> None:
-    """Check in the first file that each EXTNAME names one HDU for each row.
+    """Check in the first file that each EXTNAME is unique.
 
-    Without a column ``hdu`` an EXTNAME is the first HDU of that name: a warning says so if there
-    are more. ValueError if EXTVER does not distinguish them beside that column.
+    Without a column ``hdu`` the first HDU with the EXTNAME is read; a warning is logged if the file
+    has more. With that column EXTVER must distinguish the HDUs, otherwise ValueError is raised.
     """
     names = {name: one.hdu for name, one in images.items() if isinstance(one.hdu, str)}
     names = {name: hdu for name, hdu in names.items() if images[name].part is None}
@@ -126,10 +126,9 @@ def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: Pipeline
             several[hdu] = f"{len(numbers)} {hdu} (HDUs {', '.join(numbers)})"
     if several:
         _warn_once(
-            f"only the first HDU of a name is read, here {' and '.join(map(repr, several))}, and "
-            f"{printable(row.name)} has {' and '.join(several.values())}: for a row for each HDU, "
-            f"make the Index with dali-pipelines index --hdus {next(iter(several))}; for one of "
-            "them, add its EXTVER to the name"
+            f"{printable(row.name)} has {' and '.join(several.values())}, of which only the first "
+            "is read: to read one of the others, add its EXTVER to the name; to read each as a "
+            f"row, make the Index with dali-pipelines index --hdus {next(iter(several))}"
         )
 
 
@@ -149,8 +148,8 @@ def _check_outside(name: str, kind: HduKind) -> None:
     stored = np.iinfo(STORED.get(kind.dtype, kind.dtype))
     if not holds(stored, kind.outside - OFFSETS.get(kind.dtype, 0)):
         raise ValueError(
-            f"outside={kind.outside!r} of {name!r} is not a value of {kind.dtype}, or not exact in "
-            "float32, in which DALI holds it: set 0"
+            f"outside={kind.outside!r} of {name!r} is not a value of {kind.dtype} that float32 "
+            "holds exactly, as DALI needs: set 0"
         )
 
 
@@ -166,8 +165,8 @@ def checked_hdus(hdus: Any) -> dict[str, Hdu]:
         raise ValueError("'image' has the dtype of the settings: leave dtype out of its Hdu")
     if images["image"].outside is not None:
         raise ValueError(
-            "outside 'image' pixels are 0, or the setting missing if outside='fill': leave outside "
-            "out of its Hdu"
+            "the Hdu of 'image' takes no outside: leave it out; pixels outside the image are 0, or "
+            "with the setting outside='fill' the value of missing"
         )
     return {"image": images.pop("image"), **images}
 
@@ -179,8 +178,8 @@ def _check_outputs(images: Mapping[str, Hdu], config: PipelineConfig) -> None:
     moving = [type(one).__name__ for one in config.augment if one.moves_pixels]
     if moving and len(images) > 1:
         raise ValueError(
-            f"{moving[0]} also shears, shifts and rotates, which other images of hdus do not "
-            "follow: use rotate and zoom, and a ColorJitter, instead"
+            f"{moving[0]} also shears, shifts and rotates, but only 'image', not the other images "
+            "of hdus: use rotate and zoom, and a ColorJitter, instead"
         )
 
 
@@ -194,8 +193,8 @@ def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
     for name, one in images.items():
         if one.relative is not None and "hdu" not in names:
             raise ValueError(
-                f"relative={one.relative} of {name!r} counts from column 'hdu', which the Index "
-                "lacks: add it with with_column, or name the HDU"
+                f"relative={one.relative} of {name!r} counts from column 'hdu', but the Index has "
+                "none: add that column with with_column, or name the HDU"
             )
         if isinstance(one.planes, tuple | str) and "plane" in names and name == "image":
             raise ValueError(
@@ -222,9 +221,9 @@ def decode_images(
     kinds: Mapping[str, HduKind],
     planes: int,
 ) -> DecodedImages:
-    """Decode the images of a HdusReader: the first like `decode_fits`, others to their own outputs.
+    """Decode the images of a HdusReader: the first like `decode_fits`, the others to outputs.
 
-    The others follow the same geometry: floats like the image, integers by nearest pixels.
+    All get the same geometry: floats are resampled like the image, integers by nearest pixels.
     """
     outputs: dict[str, ImageOutput] = {}
     for number, (name, kind) in enumerate(kinds.items(), 1):

@@ -1,7 +1,7 @@
-"""PSF deconvolution in the graph: between decoding and registration, on the grid of the CCD.
+"""PSF deconvolution in the graph, after decoding and before registration, on the CCD's grid.
 
-It runs in Python, one frame at a time. On a GPU CuPy launches on DALI's stream. On the CPU SciPy
-releases the GIL during the transforms and takes 10 s or more per frame.
+It runs in Python, frame by frame. On a GPU CuPy launches on DALI's stream. On the CPU SciPy takes
+10 s or more per frame, without the GIL during the transforms.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def deconvolve_node(
 ) -> Any:
     """Add a `Deconvolver` with the PSF of each frame's channel to the graph.
 
-    The PSFs are made here, 2 s each unless they are in the user's cache folder, so that errors come
-    before anything runs.
+    The PSFs are made here, so that errors come before anything runs. Each takes 2 s, unless it is
+    in the user's cache folder.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def deconvolve_node(
     Returns
     -------
     DataNode
-        Like `image`, on the same device. A frame of another shape or channel becomes NaN, as an
-        error in the graph would end the pipeline. Readers must reject such files with an error that
-        names them; the NaN is for placeholders of rows that could not be read.
+        Like `image`, on the same device. Frames of another shape or channel become NaN, because an
+        error in the graph would end the pipeline. They are placeholders of rows that could not be
+        read; readers must reject files of another shape or channel.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class FrameDeconvolver:
     channels: tuple[int, ...]
     workers: int
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Plans of the FFT, see `Deconvolver`; safe to share, as this function runs on one stream."""
+    """Plans of the FFT, see `Deconvolver`. All frames share them, as they run on one stream."""
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
@@ -93,12 +93,12 @@ class FrameDeconvolver:
         return deconvolver(image[..., 0])[..., None]
 
     def _of(self, wavelnth: Any) -> Deconvolver | None:
-        """Return the deconvolution for a frame's channel; if it has none, None, or NaN on a GPU."""
+        """Return the deconvolution of a frame's channel; without one None, or on a GPU all NaN."""
         xp, one = array_module(wavelnth), wavelnth.reshape(1)
         if xp is np:
             return _deconvolver(int(one[0]), None) if one[0] in self.channels else None
-        # DALI holds one lock for all Python functions of all GPUs. Waiting for the number would
-        # block them, so the GPU chooses.
+        # DALI has one lock for the Python functions of all GPUs, and waiting for the number would
+        # block them. Therefore the GPU selects the transfer function.
         known = {channel: _deconvolver(channel, wavelnth.device.id) for channel in self.channels}
         first = known[self.channels[0]]
         transfer = xp.full_like(first.transfer, np.nan)
@@ -109,7 +109,7 @@ class FrameDeconvolver:
 
 @cache
 def _deconvolver(channel: int, device: int | None) -> Deconvolver:
-    """Return the deconvolution of a channel, in memory or on the current GPU."""
+    """Return the deconvolution of a channel: on the current GPU, or on the CPU if None."""
     if device is None:
         return Deconvolver.of(cached_psf(channel, shape=FRAME_SHAPE))
     import cupy

@@ -1,4 +1,4 @@
-"""DALI pipeline around a Reader, shared by all factories."""
+"""DALI pipeline that reads with a Reader, for all factories."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LARGE_BATCH = 256 << 20
 
 
 class ReaderPipeline(ForkSafePipeline):
-    """DALI Pipeline that owns its Source, knows the names of its outputs, and can be closed."""
+    """DALI pipeline with a Source, names of its outputs, and `close`."""
 
     source: Source
     output_names: tuple[str, ...]
@@ -57,13 +57,13 @@ class ReaderPipeline(ForkSafePipeline):
     listed: frozenset[str] = frozenset()
     """Outputs that Loaders deliver as lists of arrays, with ``ragged="list"``."""
     uneven: str | None = None
-    """Name of an unlisted output whose arrays in the last batch differ in shape, or None."""
+    """Name of an output whose arrays in the last batch differ in shape, if it is not listed."""
     peek: Peek | None
-    """Sizes of the first readable row and its window; None if none of the first few rows can be
+    """Sizes of the first readable row and its window; None if none of the first rows can be
     read."""
     too_small: str | None
-    """Reason why the crop does not fit the first readable row, or None if it fits. Similar rows are
-    rejected."""
+    """Message if the crop does not fit the first readable row, otherwise None. Rows of the same
+    size are rejected."""
     footprint: Footprint
     """Memory that the graph needs per sample, estimated from the first readable row."""
     ahead: int
@@ -80,7 +80,7 @@ class ReaderPipeline(ForkSafePipeline):
     _is_built: bool = False
 
     def reads(self, source: Source) -> Callable[[], TensorLists]:
-        """Return a function that reads the next batch, in the reader pool or in this process."""
+        """Return a function that reads the next batch, by reader processes or in this process."""
         if not self.num_read_processes:
             return ReadHere(source)
         self._pool = ReaderPool(
@@ -107,9 +107,9 @@ class ReaderPipeline(ForkSafePipeline):
         self.feed_s += time.perf_counter() - started
 
     def outputs(self, cuda_stream: Any = None) -> Any:
-        """Wait for the outputs of the oldest batch on any stream, as `share_outputs` does.
+        """Wait for the outputs of the oldest batch, on any stream; `run` calls this.
 
-        The memory fed for that batch is then reused. `run` calls this.
+        The memory of its samples is then reused.
         """
         del cuda_stream
         self.check_process()
@@ -119,7 +119,7 @@ class ReaderPipeline(ForkSafePipeline):
         return outputs
 
     def share_outputs(self, cuda_stream: Any = None) -> Any:
-        """Wait for the outputs of the oldest batch on any stream, and add to `graph_s`."""
+        """Wait for the outputs of the oldest batch, on any stream; count the time in `graph_s`."""
         del cuda_stream
         self.check_process()
         started = time.perf_counter()
@@ -134,14 +134,14 @@ class ReaderPipeline(ForkSafePipeline):
         return outputs
 
     def start_py_workers(self) -> None:
-        """Start the reader processes; with ``fork`` this must come before CUDA is initialised.
+        """Start the reader processes; with ``fork``, before CUDA is initialised.
 
         They end at `close`, when the pipeline is garbage-collected, or at exit.
 
         Raises
         ------
         OSError
-            If a limit of this process leaves too little address space for the readers' data.
+            If a limit on the address space of this process is too low for the readers' data.
         ReaderProcessError
             If a reader process dies.
         RuntimeError
@@ -165,9 +165,9 @@ class ReaderPipeline(ForkSafePipeline):
         """Raise RuntimeError if this process was forked from the one that started the readers."""
         if self.started_in not in (None, os.getpid()):
             raise RuntimeError(
-                f"this pipeline was started in process {self.started_in}, and its readers work "
-                f"only for that process: make a new pipeline in process {os.getpid()}, which was "
-                "forked from it, with start_method 'fork' or 'spawn'"
+                f"process {self.started_in} started this pipeline, and its readers only work for "
+                f"that process: in process {os.getpid()}, which was forked from it, make a new "
+                "pipeline with start_method 'fork' or 'spawn'"
             )
 
     def close(self) -> None:
@@ -201,10 +201,10 @@ def reader_pipeline(
     -------
     ReaderPipeline
         Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
-        `output_names` are ``image``, or the name that the decoder gives it (layout CHW, on the
-        device), ``row`` (int64) and ``valid`` (bool) on the CPU, the requested columns and targets
-        on the device, and ``report`` (uint8) on the CPU. The pipeline never ends: count steps with
-        ``source.schedule``.
+        `output_names` are ``image``, or another name from the decoder (layout CHW, on the device),
+        ``row`` (int64) and ``valid`` (bool) on the CPU, the columns and targets of the settings on
+        the device, and ``report`` (uint8) on the CPU. The pipeline never ends; ``source.schedule``
+        has the number of steps.
 
     Raises
     ------
@@ -295,21 +295,21 @@ def _outputs(
         on_gpu = statuses[0].device == "gpu"
         if on_gpu:
             valid, report = valid.gpu(), report.gpu()
-        # An image that fails to decode is invalid, like one that could not be read. The Loader
-        # finds both in the report.
+        # An image that cannot be decoded is as invalid as one that cannot be read. The Loader finds
+        # both in the report.
         status = functools.reduce(operator.add, statuses)
         valid = valid & (fn.squeeze(status, axes=0) == 0)
         each = [fn.reinterpret(status, dtype=types.UINT8) for status in statuses]
         report = fn.cat(report, *each, axis=0)
         if on_gpu:
-            # Only for outputs: a CPU operator that waits for the GPU delays the next batch.
+            # No CPU operator may use them: it would wait for the GPU, and delay the next batch.
             valid, report = valid.cpu(), report.cpu()
     row = ("row", nodes["row"])
     return [(decoded.first.name, image), row, ("valid", valid), *others, ("report", report)]
 
 
 def _check_names(names: Sequence[str], **asked: Collection[str]) -> None:
-    """Raise ValueError if two outputs have one name; `asked` are the ones that can be renamed."""
+    """Raise ValueError if two outputs have one name; users can rename those in `asked`."""
     twice = {name for name in names if names.count(name) > 1}
     for what, own in asked.items():
         if taken := sorted(twice.intersection(own)):
@@ -317,7 +317,7 @@ def _check_names(names: Sequence[str], **asked: Collection[str]) -> None:
 
 
 class _Arrays(UserDict[str, Any]):
-    """DataNodes passed to a decoder, by name; records which ones it uses."""
+    """DataNodes for a decoder, by name. It records the names that the decoder uses."""
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
         super().__init__(nodes)

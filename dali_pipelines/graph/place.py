@@ -1,4 +1,4 @@
-"""Geometry of an image in the graph: turn, fill, resize, flip; by a filter or nearest pixels."""
+"""Geometry of images in the graph: turn, fill, resize and flip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILTERS = {
     "bicubic": (CUBIC, types.INTERP_CUBIC),
     "lanczos": (LANCZOS, types.INTERP_LANCZOS3),
 }
-"""The same filter on the CPU, by our kernel, and on GPUs, by DALI."""
+"""Code of each filter in our kernel for the CPU, and in DALI, for GPUs."""
 Finish = tuple[list[float], list[float]]
 """Mean and standard deviation of each channel."""
 
@@ -39,34 +39,34 @@ def place(
     missing: float | None = None,
     finish: Finish | None = None,
 ) -> Decoded:
-    """Turn, fill, resize and flip the images, unless the decoder has done so.
+    """Turn, fill, resize and flip images, except for steps that the decoder has done.
 
     Parameters
     ----------
     decoded : Decoded
-        The images; if `finished`, they are flipped.
+        The images; if `finished`, they are already flipped.
     nodes : mapping of str to DataNode
-        Nodes of the Source: ``flip`` and those of `readers.sampling.graph_arrays` are used, if
-        sent. Nearest pixels need ``nearest``.
+        Nodes of the Source: ``flip`` and the arrays of `readers.sampling.graph_arrays`, as far as
+        they are sent. Nearest pixels need ``nearest``.
     channels : int
         Channels of the images.
     config : PipelineConfig
         Settings: device, crop, sizes, interpolation and flip are used.
     select : callable
-        Selects the samples with such images from a node of all samples.
+        Function that selects the samples of these images from a node of all samples.
     interpolation : str, optional
-        By default that of the settings. ``nearest`` keeps the type and does everything in one step,
-        exactly like `readers.targets.nearest.NearestPixels`. The others turn, bilinearly, and
-        resize to float32.
+        By default as in the settings. ``nearest`` keeps the type and does everything in one step,
+        exactly like `readers.targets.nearest.NearestPixels`. The others turn images bilinearly and
+        resize them, both to float32.
     missing : float, optional
         Value of pixels outside the image; by default 0, or NaN with ``outside="fill"``.
     finish : tuple of (mean, std), optional
-        Applied here if that saves a pass over the images, which are then `finished`.
+        Mean and std to apply, if that saves a pass over the images; they are then `finished`.
 
     Returns
     -------
     Decoded
-        With new images, possibly of another type or layout.
+        New images, possibly of another type or layout.
     """
     image, layout = decoded.image, decoded.layout or "HWC"
     interpolation = interpolation or config.interpolation
@@ -91,7 +91,7 @@ def place(
         image = _resize(image, config.resized_to, config.interpolation, part)
         decoded = decoded._replace(image=image, dtype="float32")
     if flips:
-        # After the resize there is less to copy, and the filter is symmetric.
+        # After the resize there is less to copy. The order does not matter: filters are symmetric.
         flags = select(nodes["flip"])
         image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
     return decoded._replace(image=image)
@@ -101,7 +101,7 @@ def permute(image: Any, layout: str, channels: int) -> Any:
     """Permute the axes from CHW to HWC, or from HWC to CHW."""
     axes = [2, 0, 1] if layout == "CHW" else [1, 2, 0]
     if channels == 1:
-        # The bytes are the same, so the frame is not copied.
+        # The bytes are the same: the image need not be copied.
         return fn.reshape(image, src_dims=axes, layout=layout)
     return fn.transpose(image, perm=axes, output_layout=layout)
 
@@ -109,10 +109,10 @@ def permute(image: Any, layout: str, channels: int) -> Any:
 def _turn(
     decoded: Decoded, matrix: Any, inside: Any, config: PipelineConfig, missing: float | None
 ) -> Decoded:
-    """Resample to float32 pixels of the crop, or of its part inside the image, bilinearly."""
+    """Resample bilinearly to float32: the crop, or its part inside the image."""
     size: Any = config.crop if inside is None else fn.cast(inside[2:4], dtype=types.FLOAT)
     outside = _number(missing) if config.outside == "fill" else float(missing or 0)
-    # Windows that are not turned are inside the image: its edge pixels get all the weight.
+    # Windows that are not turned stay inside the image: without a fill value edges are repeated.
     is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
     fill: dict[str, Any] = {"fill_value": outside} if is_turned else {}
     image = fn.warp_affine(
@@ -161,9 +161,9 @@ def _resize_and_finish(
     flip: Any,
     finish: Finish | None,
 ) -> Decoded:
-    """Resize by the same filter on the CPU, and flip, normalise and permute to CHW on the way.
+    """Resize on the CPU, and flip, normalise, round to uint8 and permute to CHW in the same step.
 
-    uint8 is rounded there, too: `fn.cast` would take a third as long as the resize.
+    `fn.cast` to uint8 would take a third as long as the resize.
     """
     image, dtype = decoded.image, decoded.dtype
     if dtype == "uint16":
@@ -203,7 +203,7 @@ def _nearest(
 
 
 def _zeros(shape: tuple[int, int]) -> Any:
-    """Add zeros of uint8 made by an operator: DALI copies NumPy arrays number by number."""
+    """Add zeros of uint8, made by an operator, because DALI copies NumPy arrays slowly."""
     return types.Constant(0, dtype=types.UINT8, shape=shape, device="cpu")
 
 

@@ -1,4 +1,4 @@
-"""Outputs whose samples differ in size: listed as arrays, or padded to one array."""
+"""Outputs whose samples differ in size: as lists, or padded to one array."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Named = tuple[str, Any]
 def listed_or_padded(
     outputs: list[Named], decoded: DecodedImages, targets: Targets, ragged: Ragged
 ) -> tuple[list[Named], frozenset[str]]:
-    """Return the outputs of a pipeline, padded with ragged="pad", and the names of lists.
+    """Return the outputs of a pipeline, padded with ragged="pad", and the names of listed outputs.
 
     ValueError if a target cannot be padded.
     """
@@ -41,21 +41,21 @@ def listed_or_padded(
 
 
 def padded(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named]:
-    """Pad the last two axes of the outputs named in `outside`, with its values."""
+    """Pad the last two axes of the outputs named in `outside` by its values."""
     return [
         (name, _pad(node, outside[name]) if name in outside else node) for name, node in outputs
     ]
 
 
 def with_size(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named]:
-    """Pad the last two axes of outputs to the batch's largest; add the size of the image.
+    """Pad the last two axes of outputs to the largest of the batch; add the size of the image.
 
     Parameters
     ----------
     outputs : sequence of tuple
         Outputs of a pipeline, the image first.
     outside : mapping of str to float
-        Fill value beyond the sample for each other output to pad; the image is filled with 0.
+        Fill value for each other output to pad; the image is filled with 0.
 
     Returns
     -------
@@ -75,13 +75,13 @@ def _pad(node: Any, value: float) -> Any:
 
 
 def check_padding(name: str, value: float, dtype: str) -> None:
-    """Raise ValueError if DALI, whose fill values are float32, cannot pad a type with a value."""
+    """Raise ValueError if DALI cannot pad this type by this value; its fill values are float32."""
     if dtype == "float64":
         raise ValueError(
             f"{name!r} is float64, which DALI does not pad: set dtype='float32', or ragged='list'"
         )
     if np.dtype(dtype).kind in "iu" and not holds(np.iinfo(dtype), value):
         raise ValueError(
-            f"outside={value!r} of {name!r} is not exact in float32, DALI's type for padding: set "
+            f"outside={value!r} of {name!r} is not exact in float32, as DALI's padding needs: set "
             "another number, such as 0, or ragged='list'"
         )

@@ -1,4 +1,4 @@
-"""Make a pipeline's Source, peek at its first row, and add the Source's arrays to the graph."""
+"""The Source of a pipeline: make it, look at its first row, add its arrays to the graph."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from readers.targets.several import Targets
 from readers.worker.timeout import TimeLimit, within
 
 _CORNERS = np.integer, np.floating
-"""Types of the columns y and x: integers place windows at pixels, floats between them."""
+"""Types of the columns y and x: integers place windows at pixels, floats between pixels."""
 _MOST_UNANSWERED = 3
-"""Number of unanswered rows after which the whole server is assumed to be silent."""
+"""Number of unanswered rows after which the server is assumed to be down."""
 _PEEKS = 16
-"""Most rows whose headers are read before the pipeline is built, to find a readable one."""
+"""Maximum number of rows to try, to find a readable one, before the pipeline is built."""
 
 _REMOTE_THREADS = 16
-"""Samples of remote objects that a reader process reads concurrently by default."""
+"""Remote samples that a reader process reads concurrently by default."""
 
 Result = TypeVar("Result")
 
@@ -110,7 +110,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
 
 
 def places_of(config: PipelineConfig) -> Places:
-    """Return the Places that open the files of rows, with the settings for remote objects."""
+    """Return the Places that open files, with the settings for remote objects."""
     cache = None
     if config.cache is not None and config.cache_bytes is not None:
         cache = DiskCache(config.cache, config.cache_bytes)
@@ -120,8 +120,8 @@ def places_of(config: PipelineConfig) -> Places:
 def _read_threads(index: Index, config: PipelineConfig) -> int:
     if config.start_method == "fork" and config.num_read_processes and holds_urls(index.table):
         raise ValueError(
-            "start_method 'fork' does not work with URLs, as the client of remote storage fails in "
-            "forked processes: use 'forkserver', the default"
+            "start_method 'fork' does not work with URLs, because the client of remote storage "
+            "fails in forked processes: use 'forkserver', the default"
         )
     if config.num_read_processes == 0:
         return 1
@@ -129,21 +129,21 @@ def _read_threads(index: Index, config: PipelineConfig) -> int:
 
 
 def _check_window_size(index: Index, config: PipelineConfig) -> None:
-    """Raise ValueError if the pipeline would cut windows other than those of the rows."""
+    """Raise ValueError if rows are windows, and the settings ask for other windows."""
     if index.window_size is None or (config.window, config.crop) == ("row", index.window_size):
         return
     height, width = index.window_size
     rows = f"the rows of the Index are windows of {height}x{width} (height x width)"
     if config.window != "row":
         raise ValueError(
-            f"{rows} at columns 'y' and 'x', but window {config.window!r} would show another part "
-            f"of each image: set window='row' and crop=({height}, {width}), the defaults for this "
-            "Index, or use an Index of the images, without these columns"
+            f"{rows} at columns 'y' and 'x', but window is {config.window!r}: set window='row' and "
+            f"crop=({height}, {width}), the defaults for this Index, or use an Index of whole "
+            "images, without these columns"
         )
     crop = "x".join(map(str, config.crop or ()))
     raise ValueError(
-        f"{rows}, but crop {crop} would not have the same middle: set crop=({height}, {width}), "
-        "or make the Index for the other size"
+        f"{rows}, but crop is {crop}, so windows would be off-centre: set crop=({height}, "
+        f"{width}), or make an Index of windows of that size"
     )
 
 
@@ -184,11 +184,10 @@ def _order(
 
 
 def peek_first(source: Source) -> tuple[Peek | None, str | None]:
-    """Return the sizes of the first readable row, and why the crop does not fit it, or None.
+    """Return the sizes of the first readable row, and the reason if the crop does not fit it.
 
-    The sizes are None if none of the first few rows can be read: the readers report those errors.
-    But if remote storage cannot be reached, or does not answer for several rows, its ReadError is
-    raised.
+    The sizes are None if none of the first few rows can be read; the readers report the errors.
+    ReadError if remote storage cannot be reached, or does not answer for several rows.
     """
     largest = source.largest_window()
     try:
@@ -207,7 +206,7 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
 
 
 def targets_nbytes(source: Source, peek: Peek | None) -> int:
-    """Return the bytes of the targets of such an image; 0 if unknown."""
+    """Return the bytes of the targets of an image of these sizes; 0 if they are unknown."""
     if peek is None or not source.targets:
         return 0
     size = peek.height, peek.width
@@ -219,7 +218,7 @@ def targets_nbytes(source: Source, peek: Peek | None) -> int:
 
 
 def turned_pixels(source: Source, peek: Peek | None) -> int:
-    """Return the largest number of pixels for a turned window of such an image; 0 if unknown."""
+    """Return the largest number of pixels that a turned window needs; 0 if it is unknown."""
     window = source.largest_window()
     if window is None or peek is None:
         return 0
@@ -233,7 +232,10 @@ def turned_pixels(source: Source, peek: Peek | None) -> int:
 def first_readable(
     columns: Columns, look: Callable[[Row], Result], read_timeout: float | None
 ) -> tuple[Row, Result]:
-    """Return the first of a few rows that `look` can read, and its result; or raise its error."""
+    """Return the first row that `look` can read, and its result; raise the error if none of a few.
+
+    If remote storage cannot be reached, or does not answer for several rows, that error is raised.
+    """
     errors: list[Exception] = []
     unanswered = 0
     for number in range(min(_PEEKS, len(columns))):
@@ -246,6 +248,12 @@ def first_readable(
                 raise
             errors.append(error)
     raise errors[0]
+
+
+def look_at_first(index: Index, look: Callable[[Row], Result], config: PipelineConfig) -> Result:
+    """Return the result of `look` for the first readable row of an Index, or raise its error."""
+    columns = index.columns().with_places(places_of(config))
+    return first_readable(columns, look, config.read_timeout)[1]
 
 
 def sample_nodes(source: Source, read: Callable[[], TensorLists]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Graph after decoding: place the image, add own operators, normalise, permute to CHW."""
+"""Graph after decoding: geometry, own operators, mean and std, permutation to CHW."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> DecodedImages:
     """Check the result of a decoder against the settings, and return it as DecodedImages.
 
-    `uses_flip` is whether the decoder read the array ``flip``. TypeError if the result is not a
-    Decoded; ValueError if its layout is unknown, or a finished image does not match the settings.
+    `uses_flip` tells whether the decoder used the array ``flip``. TypeError if the result is not a
+    Decoded; ValueError if its layout is unknown, or a finished image does not fit the settings.
     """
     if isinstance(decoded, Decoded):
         decoded = DecodedImages((decoded,), (config,))
@@ -71,7 +71,7 @@ def transform(
     chance: Chance,
     missing: float | None = None,
 ) -> Any:
-    """Add the nodes that turn decoded images into a network's input, of config.dtype.
+    """Add the nodes from decoded images to the output image, of config.dtype.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def transform(
         Result of `check_decoded`; its `outputs` are not used.
     nodes : mapping of str to DataNode
         Nodes of the Source: ``flip`` (int32, shape (2,): whether to flip left-right and up-down)
-        and those of `readers.sampling.graph_arrays` are used, if sent.
+        and the arrays of `readers.sampling.graph_arrays`, as far as they are sent.
     channels : int
         Channels of all images together.
     config : PipelineConfig
@@ -87,8 +87,8 @@ def transform(
     chance : Chance
         Random numbers for own operators.
     missing : float, optional
-        Value of pixels outside the image if there are no own operators; by default that of
-        `config`.
+        Value of pixels outside the image, by default as in `config`. It is not used with own
+        operators.
 
     Raises
     ------
@@ -108,8 +108,8 @@ def transform(
         )
     if decoded.times is not None and config.layout == "HWC":
         raise ValueError(
-            "memory_format 'channels_last' is for images with one axis of channels, and these are "
-            "sequences: leave it out"
+            "memory_format 'channels_last' is not for sequences, which have an axis of times: "
+            "leave it out"
         )
     of_each = channels // count
     if not config.has_own_operators:
@@ -192,9 +192,9 @@ def _made(
 
 
 def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], Any]) -> Any:
-    """Call `make` for the images of each element type, and merge its results.
+    """Call `make` for the images of each element type, and merge the results.
 
-    `make` also gets a function that selects the samples of that type from a node of all samples.
+    Its second argument is a function that selects the samples of a type from a node of all samples.
     """
     if decoded.other is None:
         return make(decoded, lambda node: node)
@@ -211,7 +211,7 @@ def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
     if config.dtype == "uint8" != placed.dtype:  # resampled, so it is rounded
         image = fn.cast(image, dtype=types.UINT8)
         return image if placed.layout == layout else permute(image, layout, channels)
-    if _is_done(placed, channels, config):
+    if placed.finished or not normalises(placed, channels, config):
         image = image if placed.layout == layout else permute(image, layout, channels)
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
     if placed.layout == "CHW":
@@ -225,16 +225,12 @@ def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
     )
 
 
-def _is_done(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
-    return decoded.finished or not normalises(decoded, channels, config)
-
-
 def _check_dtype(dtype: str, config: PipelineConfig) -> None:
     """Raise ValueError if decoded images of this dtype cannot become `config.dtype`."""
     if config.dtype not in (*_NORMALISED, dtype) or config.dtype == "uint8" != dtype:
         raise ValueError(
-            f"{dtype} images cannot be converted to {config.dtype}: choose float32; or, for a "
-            "Reader of your own, a decoder that keeps integers, like decode_array with stored"
+            f"{dtype} images cannot be converted to {config.dtype}: set dtype='float32'; or, for a "
+            "Reader of your own, use a decoder that keeps integers, like decode_array with stored"
         )
 
 
@@ -246,7 +242,7 @@ def _joined(images: Sequence[Any], axis: int) -> Any:
 def _without_missing(
     image: Any, decoded: DecodedImages, channels: int, layout: Literal["HWC", "CHW"], dtype: str
 ) -> Any:
-    """Replace missing images by NaN, in integers by 0; they have `channels` in all."""
+    """Replace missing images by NaN, or 0 in integers; `channels` is the number of all images."""
     if decoded.present is None:
         return image
     is_float = dtype in ("float32", "float16")

@@ -1,4 +1,4 @@
-"""Preprocessor of a Loader, with settings in place of values from its Index."""
+"""Make the Preprocessor of a Loader. Values of its Index become settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dali_pipelines.factories import (
     video_pipeline,
 )
 from dali_pipelines.graph.images import checked_hdus, hdus_reader
-from dali_pipelines.graph.source import first_readable, places_of
+from dali_pipelines.graph.source import look_at_first
 from dali_pipelines.keywords import names_of, title, without_keywords
 from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor
 from readers.audio.reader import sound_facts
@@ -52,7 +52,7 @@ def preprocessor_of(
     given = {name: one for name, one in settings.items() if name not in rest} | changes
     if given.get("random_area") is not None:
         raise ValueError(
-            "random_area is random, and a Preprocessor is not: replace it, for example with "
+            "a Preprocessor cannot draw regions (random_area): pass other settings, for example "
             "loader.preprocessor(random_area=None, resize=None, resize_shorter=256, crop=224)"
         )
     config = PipelineConfig(
@@ -61,23 +61,21 @@ def preprocessor_of(
     factory = without_keywords(factory)
     if factory is chunked_pipeline:
         raise ValueError(
-            "chunked_pipeline has no Preprocessor: that takes contents of files, but these rows "
-            "are parts of a store. Make a Loader with mode='eval'"
+            "chunked_pipeline has no Preprocessor, because its rows are parts of a store, not "
+            "files: make a Loader with mode='eval' instead"
         )
     if factory is fits_pipeline and given.get("hdus") is not None:
         given["hdus"] = _known_hdus(index, given, config)
     elif factory is audio_pipeline:
         if given.get("rate") is None:
-            columns = index.columns().with_places(places_of(config))
-            given["rate"] = first_readable(columns, sound_facts, config.read_timeout)[1].rate
+            given["rate"] = look_at_first(index, sound_facts, config).rate
     elif factory is video_pipeline:
         given |= clip_of(index, given.get("frames"), given.get("stride"))._asdict()
     elif factory not in (jpeg_pipeline, npy_pipeline):
         given |= _of_columns(factory, index, given)
         if given.get("planes") == "all" and given.get("num_planes") is None:
             look = FitsReader(given.get("hdu")).shape
-            columns = index.columns().with_places(places_of(config))
-            given["num_planes"] = first_readable(columns, look, config.read_timeout)[1].planes
+            given["num_planes"] = look_at_first(index, look, config).planes
     frames = Frames() if given.get("hdus") is not None or not index.parts else index.frames
     return Preprocessor(factory, **{"parts": frames.channels, "offsets": frames.offsets, **given})
 
@@ -104,9 +102,9 @@ def _of_columns(
 
 
 def _only_value(index: Index, column: str, setting: str) -> int | None:
-    """Return the single value of a column like ``hdu`` in all rows and parts; None if absent.
+    """Return the value that a column such as ``hdu`` has in all rows and parts; None if absent.
 
-    ValueError if there are several values; it names the setting to pass instead.
+    ValueError if there are several values; the message says to pass `setting` instead.
     """
     names = [f"{column}_{part}" for part in index.parts] or [column]
     names = [name for name in names if name in index.table.column_names]
@@ -125,7 +123,7 @@ def _only_value(index: Index, column: str, setting: str) -> int | None:
 def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) -> dict[str, Hdu]:
     """Return `hdus` with the dtypes and numbers of planes of the first file."""
     images = checked_hdus(given["hdus"])
-    # A Preprocessor may replace the column, but pipelines reject an Index that has it.
+    # An HDU of 'image' replaces the column, but pipelines reject both together.
     if not isinstance(images["image"].hdu, str | None):
         left = [name for name in index.table.column_names if name != "hdu"]
         index = Index(index.table.select(left))
@@ -142,8 +140,7 @@ def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) 
     known = {}
     found: Sequence[tuple[str, int]] = ()
     if hdu is not None and any(isinstance(one.hdu, str) for one in images.values()):
-        columns = index.columns().with_places(places_of(config))
-        found = first_readable(columns, lambda row: hdu_names(row.place), config.read_timeout)[1]
+        found = look_at_first(index, lambda row: hdu_names(row.place), config)
     for name, one in images.items():
         if hdu is not None and isinstance(one.hdu, str) and one.part is None:
             one = replace(one, hdu=hdu_beside(name, one.hdu, hdu, found))

@@ -30,7 +30,7 @@ from dali_pipelines.loading.settings import check_settings
 from dali_pipelines.runtime.devices import DeviceLike, device_of
 from dali_pipelines.serving import saved
 from dali_pipelines.serving.contents import WHOLE, Contents
-from dali_pipelines.values import check_several_names
+from dali_pipelines.values import check_choice, check_several_names
 from readers.fits.multi_hdu import Hdu
 from readers.index.grouping.frames import Frames, with_frames
 from readers.index.table import Index
@@ -208,8 +208,7 @@ class Preprocessor:
             raise TypeError(
                 f"expected several contents, such as [content], got {type(contents).__name__}"
             )
-        if bad_sample not in ("raise", "skip"):
-            raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
+        check_choice("bad_sample", bad_sample, ("raise", "skip"))
         contents = list(contents)
         starts = range(0, len(contents) or 1, self.max_batch)
         if len(starts) > 1 and self.settings.get("ragged") == "pad":

@@ -295,7 +295,7 @@ def test_a_mask_of_another_size(tmp_path: Path) -> None:
         Index.scan_arrays(tmp_path, variables=["image", "small"])
     targets = {"mask": Mask(variable="small")}
     assert len(one) == len(other) == 1
-    with pytest.raises(ValueError, match=r"only variables of masks.*small"):
+    with pytest.raises(ValueError, match=r"masks use all variables.*small"):
         chunked_pipeline(other, batch_size=1, num_read_processes=0, targets=targets)
     with pytest.raises(ValueError, match=r"Index.from_zarr"):
         Mask(variable="small").fitted(Index.from_paths([tmp_path]).table)

@@ -214,7 +214,7 @@ def test_a_forked_process_leaves_the_readers_alone(npy_folder: Path, tmp_path: P
     script.write_text(FORKING)
     found = run([sys.executable, str(script), str(npy_folder), "forkserver"])
     assert found.returncode == 0, found.stderr
-    refused = "its readers work only for that process"
+    refused = "its readers only work for that process"
     lines = found.stdout.splitlines()
     assert [line for line in lines if refused not in line] == [
         "exit_at_once 0",

@@ -132,7 +132,7 @@ def test_a_pipeline_is_no_factory() -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_data_loader_is_not_for(npy_index: Index, workers: int) -> None:
     loader = Loader(npy_pipeline, npy_index, batch_size=4, devices="cpu")
-    remedies = (loader, "in place of a DataLoader"), (npy_index, r"Loader\(fits_pipeline")
+    remedies = (loader, "iterate over it"), (npy_index, r"Loader\(fits_pipeline")
     for data, remedy in remedies:
         batches: Any = DataLoader(data, num_workers=workers)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=remedy):

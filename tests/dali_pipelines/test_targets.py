@@ -391,7 +391,7 @@ ERRORS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"targets": [MASK]}, ValueError, "targets must be a mapping"),
     ({"targets": {"mask": "mask_path"}}, ValueError, "targets must be named"),
     ({"targets": {"mask": Mask}}, ValueError, "targets must be named"),
-    ({"targets": {3: MASK}}, ValueError, "targets must be named by text"),
+    ({"targets": {3: MASK}}, ValueError, "targets must map names"),
     ({"targets": {"image": MASK}}, ValueError, rf"\['image'\] {TAKEN}"),
     ({"targets": {"flip": MASK}, "outputs": ("flip",)}, ValueError, rf"\['flip'\] {TAKEN}"),
     ({"targets": {"w": MASK}, "columns": ("w",)}, ValueError, rf"\['w'\] {TAKEN}"),

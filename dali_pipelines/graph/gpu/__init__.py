@@ -1,1 +1,1 @@
-"""Parts of the graph for GPUs: CuPy, its memory, and operators that launch kernels."""
+"""Operators for GPUs, made with CuPy, and an estimate of their memory."""

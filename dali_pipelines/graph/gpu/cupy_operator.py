@@ -1,6 +1,6 @@
-"""Operators made of Python functions over batches of CuPy arrays, and kernel launches.
+"""Operators from Python functions of batches of CuPy arrays, and kernel launches.
 
-They run on DALI's stream and on the GPU of their pipeline, without waiting for it.
+They run on DALI's stream and on the GPU of their pipeline, and do not wait for the GPU.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
     Parameters
     ----------
     function : callable
-        Takes a list of CuPy arrays per input and returns one per output. During the call the
-        pipeline's GPU is CuPy's current device, and DALI's stream its current stream.
+        It takes a list of CuPy arrays for each input, and returns one for each output. During the
+        call the pipeline's GPU is CuPy's current device, and DALI's stream its current stream.
     inputs : list of DataNode
         On the CPU or the GPU.
     layouts : list of str
@@ -38,8 +38,8 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
     for name, package in (("cupy", "CuPy"), ("numba_cuda", "numba-cuda")):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"{package} is not installed, but FITS, nearest pixels and some augmentations need "
-                f"it on a GPU: {install('gpu')}, or pass None as the device to run on the CPU"
+                f"on a GPU, FITS, nearest pixels and some augmentations need {package}, which is "
+                f"not installed: {install('gpu')}, or pass None as the device to run on the CPU"
             )
     return fn.python_function(
         *(node.gpu() for node in inputs),
@@ -52,17 +52,18 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
 
 
 def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[..., Any]:
-    """Call a function with this GPU and DALI's stream as CuPy's current ones; None: DALI's GPU.
+    """Return a function that calls `function` with this GPU and DALI's stream as current in CuPy.
 
-    DALI 2.4 sets the device once in each of its threads (``Executor2::Impl::Start``), and any code
-    that runs there may change it. CuPy keeps a current stream per device. DALI lends its stream to
-    a CuPy object that destroys it, and takes it back only if nothing is raised.
+    With None it is the current GPU. DALI 2.4 sets the device once in each of its threads
+    (``Executor2::Impl::Start``), and other code in the thread may change it. CuPy has a current
+    stream for each device. DALI wraps its stream in a CuPy object, which destroys the stream if an
+    error is raised, unless its pointer is cleared.
     """
 
     def run(*batch: Any) -> Any:
         import cupy
 
-        stream = cupy.cuda.get_current_stream()  # before the call, as it fails after a CUDA error
+        stream = cupy.cuda.get_current_stream()  # it would fail after a CUDA error
         try:
             with cupy.cuda.Device(device_id), stream:
                 return function(*batch)
@@ -77,19 +78,19 @@ _at_close: WeakKeyDictionary[Pipeline, list[Callable[[], None]]] = WeakKeyDictio
 
 
 def at_close(free: Callable[[], None]) -> None:
-    """Register a function to be called on the GPU when the pipeline under construction is closed.
+    """Register a function to call on the GPU when the pipeline under construction is closed.
 
-    DALI 2.4 keeps the functions of its operators, and everything they hold, until the pipeline is
+    DALI 2.4 keeps the functions of operators, with the memory that they hold, until the pipeline is
     garbage-collected.
     """
     _at_close.setdefault(Pipeline.current(), []).append(free)
 
 
 def free_unused(pipeline: Pipeline) -> None:
-    """Free the GPU memory held by a pipeline's operators and by CuPy's pool.
+    """Free the GPU memory of a pipeline's operators and of CuPy's pool.
 
     The pool reuses memory only on the stream where it was allocated. Each pipeline has its own
-    stream, so the pool would keep the memory of every past pipeline.
+    stream, so the pool would keep the memory of all closed pipelines.
     """
     if pipeline.device_id is not None and "cupy" in sys.modules:
         import cupy
@@ -101,9 +102,9 @@ def free_unused(pipeline: Pipeline) -> None:
 
 
 def launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:
-    """Launch a kernel on CuPy's stream and device, as numba would use the current context.
+    """Launch a kernel on CuPy's current stream and device.
 
-    Arrays are passed as addresses: numba would wait for the stream of a CuPy array.
+    Pass arrays as addresses, because numba waits for the stream of a CuPy array.
     """
     import cupy
     from numba import cuda

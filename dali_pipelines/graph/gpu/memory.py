@@ -1,7 +1,7 @@
 """GPU memory that CuPy takes in addition to DALI: its pool, and the work areas of cuFFT's plans.
 
-The pool keeps the peak that a batch needed. The operators of a pipeline run one after the other on
-one stream and could share memory, but a freed block may not fit the next request: bytes are added.
+The pool keeps the peak of a batch. The bytes of all operators are added: they run one after the
+other on one stream, but a block that one has freed may not fit the next.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dali_pipelines.aia.deconvolve import WORKING
 from dali_pipelines.graph.gpu.operators import BLOCK_PIXELS, PIXELS
 
 _WORK_AREA = 8
-"""Complex numbers per pixel in the work area of a plan, at most; 1 at least (cuFFT's documentation,
-"Fourier Transform Setup")."""
+"""Maximum of complex numbers per pixel in the work area of a plan; the minimum is 1 (cuFFT's
+documentation, "Fourier Transform Setup")."""
 
 
 def decoder_nbytes(batch: int, image: int) -> int:
@@ -42,4 +42,5 @@ def deconvolver_nbytes(batch: int, channels: int, operators: int = 1) -> int:
     transfer = 8 * psf.FRAME_SHAPE[0] * (psf.FRAME_SHAPE[1] // 2 + 1)
     plans = 2 * _WORK_AREA * pixels * (8 + 16)  # forward and inverse, complex64 and complex128
     working = int((batch - 1 + WORKING) * 4 * pixels)
-    return working + (channels + 1) * transfer + operators * plans  # + 1: that of the current frame
+    # One transfer function more is that of the current frame.
+    return working + (channels + 1) * transfer + operators * plans

@@ -1,6 +1,6 @@
-"""GPU operators of this project: decode FITS images and warp images.
+"""GPU operators of this project: decode FITS images, warp, stretch, and take nearest pixels.
 
-They run on DALI's stream, without waiting for it. CuPy allocates the memory and numba-cuda compiles
+They run on DALI's stream and do not wait for it. CuPy allocates the memory, and numba-cuda compiles
 the kernels; the extra ``gpu`` has both.
 """
 
@@ -18,9 +18,10 @@ from readers.targets.nearest import TO_NEAREST
 Finish = tuple[tuple[float, float], ...]
 
 PIXELS = 1 << 26
-"""Pixels warped by one launch; each needs 8 bytes of scratch memory, 512 MB in all."""
+"""Maximum number of pixels of a warp launch; each needs 8 bytes of scratch memory, 512 MB in
+all."""
 BLOCK_PIXELS = 1 << 20
-"""Nearest pixels computed in one step; each needs about 64 bytes of scratch memory."""
+"""Nearest pixels of one step; each needs about 64 bytes of scratch memory."""
 
 
 def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
@@ -33,7 +34,7 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
     inputs : list of DataNode
         shape, payload, plan and scaling of a FitsReader, and flip, int32 of shape (2,).
     finish : tuple of (mean, factor)
-        Pair for each plane; float32 images hold ``(value - mean) * factor``.
+        One pair for each plane; float32 images hold ``(value - mean) * factor``.
 
     Returns
     -------
@@ -134,7 +135,7 @@ def _plane(
 
 
 def nearest(image: Any, shape: tuple[int, int], numbers: Any, outside: Any) -> Any:
-    """Take nearest pixels like `dali_pipelines.graph.operators.nearest`, of an image on the GPU.
+    """Take nearest pixels on the GPU, like `dali_pipelines.graph.operators.nearest` on the CPU.
 
     `shape` is (height, width) of the output.
     """
@@ -168,11 +169,11 @@ class Nearest:
 
         columns = cupy.arange(0, self.shape[1], dtype="float64")
         xx, xy, x0, yx, yy, y0, top, left, height, width = (numbers[i] for i in range(10))
-        # In the order of the CPU's operations, unfused, so that both round alike.
+        # The CPU's operations in the same order and not fused, so that both round alike.
         x = cupy.floor((xy * rows + x0)[:, None] + (xx * columns)[None] + TO_NEAREST)
         y = cupy.floor((yy * rows + y0)[:, None] + (yx * columns)[None] + TO_NEAREST)
         inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-        # Keep indices in the part that was read; `inside` discards wrong pixels.
+        # Clip indices to the part that was read; `inside` discards wrong pixels.
         i = cupy.clip(y - top, 0, image.shape[0] - 1).astype("int64")
         j = cupy.clip(x - left, 0, image.shape[1] - 1).astype("int64")
         found = cupy.where(inside[..., None], image[i, j], outside.astype(image.dtype))
@@ -180,10 +181,7 @@ class Nearest:
 
 
 def stretch(image: Any, parameters: Any) -> Any:
-    """Stretch an image on the GPU, like `dali_pipelines.graph.operators.stretch` on the CPU.
-
-    The result is on the GPU, too.
-    """
+    """Stretch an image on the GPU, like `dali_pipelines.graph.operators.stretch` on the CPU."""
     numbers = tuple(tuple(channel) for channel in parameters.tolist())
     return python_operator(StretchImages(numbers), [image], ["HWC"])
 
@@ -223,10 +221,7 @@ class StretchImages:
 
 
 def warp(inputs: list[Any], order: int) -> Any:
-    """Warp an image on the GPU, like `dali_pipelines.graph.operators.warp` on the CPU.
-
-    The result is on the GPU, too.
-    """
+    """Warp an image on the GPU, like `dali_pipelines.graph.operators.warp` on the CPU."""
     return python_operator(Warp(order), inputs, ["CHW"])
 
 
@@ -311,7 +306,7 @@ def _describe(
 
 
 def _groups(sizes: list[int]) -> Iterator[slice]:
-    """Split a batch of images of these sizes into launches of one image or at most `PIXELS`."""
+    """Split a batch of images of these sizes into launches of at most `PIXELS`, or one image."""
     from dali_pipelines.kernels.resample.warp_cuda_table import MOST_BLOCKS
 
     first = pixels = 0
@@ -326,8 +321,8 @@ def _groups(sizes: list[int]) -> Iterator[slice]:
 
 @cache
 def _random_numbers(device: int) -> Any:
-    """Return the table of random numbers on the current device, cached there."""
-    del device  # only the key of the cache
+    """Return the table of random numbers on the current device, whose number is the cache's key."""
+    del device
     import cupy
 
     from dali_pipelines.kernels.fits.dither import RANDOM

@@ -1,1 +1,1 @@
-"""Operators between geometry and normalisation: augmentations, and operators of users."""
+"""Operators after the geometry and before mean and std: augmentations, and operators of users."""

@@ -1,7 +1,7 @@
 """Random numbers for operators in the graph, determined only by seed, epoch and row.
 
-DALI's own random operators depend on a sample's place in its batch, so another batch size or a
-resume would change their results.
+DALI's own random operators depend on the position of a sample in its batch, so their results change
+with the batch size and after a resume.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from readers.values import check_integer, check_number, is_integer, is_number
 class Chance:
     """Random numbers for a graph, different for each sample.
 
-    Each call of a method takes new numbers and returns a DataNode on the CPU with one value per
-    sample, for arithmetic and as an argument of operators. A sample gets the same values in any
+    Each call of a method takes new numbers. It returns a DataNode on the CPU with one value per
+    sample, for arithmetic or as an argument of operators. A sample gets the same values in any
     batch, on any number of devices, and after a resume.
 
     Parameters
@@ -35,12 +35,12 @@ class Chance:
     def uniform(self, least: Any = 0.0, most: Any = 1.0) -> Any:
         """Return float32 from a uniform distribution in [least, most), shape ().
 
-        Both limits are numbers, or DataNodes with one value per sample.
+        The limits are numbers, or DataNodes with one value per sample.
 
         Raises
         ------
         TypeError
-            If a limit is neither.
+            If a limit is neither a number nor a DataNode.
         """
         for limit in (least, most):
             if not is_number(limit) and not isinstance(limit, DataNode):
@@ -53,7 +53,7 @@ class Chance:
         Raises
         ------
         ValueError
-            If `p` is not a probability. It is the same for all samples; for another per sample
+            If `p` is not a number from 0 to 1. For a probability that differs between samples,
             compare `uniform` with a DataNode.
         """
         check_number("p", p, 0, 1)
@@ -79,8 +79,8 @@ class Chance:
     def _take(self, count: int | None = None) -> Any:
         if self._draws is None:
             raise ValueError(
-                "mode 'eval' has no random numbers: let the transform return the image before it "
-                "asks for them if config.mode is 'eval'"
+                "mode 'eval' has no random numbers: let the transform return the image unchanged "
+                "if config.mode is 'eval'"
             )
         start = self.num_draws
         self.num_draws += 1 if count is None else count

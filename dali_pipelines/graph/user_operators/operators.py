@@ -19,11 +19,11 @@ class ImageKind(NamedTuple):
     dtype: str
     """Element type: float32 or uint8."""
     channels: int
-    """Channels of all files together; three of a file are red, green and blue."""
+    """Channels of all files together. If a file has three, they are red, green and blue."""
     largest: float | None
     """Largest possible value, see `dali_pipelines.graph.decode.Decoded`."""
     files: int = 1
-    """Files of a sample, or frames of a clip; all of them together have `channels` channels."""
+    """Number of files of a sample, or of frames of a clip."""
 
 
 def own_operators(
@@ -33,7 +33,7 @@ def own_operators(
     kind: ImageKind,
     augmented: Callable[[Any], Any] = lambda image: image,
 ) -> Any:
-    """Add the operators that the settings ask for between the flips and mean and std.
+    """Add the augmentations and the transform of the settings, after flips, before mean and std.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def own_operators(
     kind : ImageKind
         Properties of the image.
     augmented : callable
-        Called with the image between the augmentations and the transform.
+        Function of the image, called after the augmentations and before the transform.
 
     Returns
     -------
@@ -72,13 +72,13 @@ def own_operators(
 
 
 def _checked(name: str, image: Any, add: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the image that a function makes, checked for device and random operators."""
+    """Return the image that a function makes; raise an error for a wrong device or operator."""
     try:
         made = add(image, *arguments)
     except TypeError as error:
         error.add_note(
-            f"{name} adds operators for all samples at once: use DALI's operators and arithmetic "
-            "instead of Python's `if` and NumPy, which need the values of one sample"
+            f"{name} gets no pixels, but nodes of a graph: use DALI's operators and arithmetic "
+            "instead of NumPy and Python's `if`"
         )
         raise
     if not isinstance(made, DataNode):
@@ -90,8 +90,8 @@ def _checked(name: str, image: Any, add: Callable[..., Any], *arguments: Any) ->
         )
     if (operator := random_operator(made)) is not None:
         raise ValueError(
-            f"{name} uses {operator}, whose results depend on the place in the batch and change "
-            "after a resume: pass it numbers of `chance` as arguments, e.g. "
+            f"{name} uses {operator}, whose results depend on the position in the batch and change "
+            "after a resume: use an operator with arguments of `chance` instead, e.g. "
             "chance.uniform(a, b), chance.bernoulli(p) or chance.choice(n)"
         )
     return fn.reshape(made, layout="HWC")
