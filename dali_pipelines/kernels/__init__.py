@@ -1,1 +1,1 @@
-"""Kernels: one algorithm per file, one definition for every device."""
+"""Kernels: one algorithm per file, shared by CPUs and GPUs if possible."""

@@ -1,6 +1,6 @@
-"""Intrinsics that numba lacks: loads and stores at an address, and bits as floats.
+"""Intrinsics that numba lacks: loads and stores at an address, and casts between bits and floats.
 
-They work on the CPU and in numba-cuda, and do not check bounds.
+They work in numba and in numba-cuda, and do not check bounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _is_cuda(context: Any) -> bool:
 
 
 def _unary(result: Any, operand: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Make an intrinsic of one argument from a function that builds it with LLVM."""
+    """Make an intrinsic of one argument from a function that builds its LLVM instructions."""
 
     def intrinsic_of(build: Callable[..., Any]) -> Any:
         @intrinsic
@@ -57,8 +57,8 @@ def _binary(result: Any, *operands: Any) -> Callable[[Callable[..., Any]], Any]:
 def load_big_endian(context: Any, builder: Any, address: Any) -> Any:
     """Load 8 bytes from any address as a big-endian uint64.
 
-    A GPU cannot load across a word boundary and loads two words instead, so up to 15 bytes after
-    the address and up to 7 before it must be readable.
+    A GPU cannot load across a word boundary, and loads two words instead. Therefore up to 15 bytes
+    after the address and up to 7 bytes before it must be readable.
     """
     if not _is_cuda(context):
         source = builder.inttoptr(address, _WORD.as_pointer())
@@ -77,7 +77,7 @@ def load_big_endian(context: Any, builder: Any, address: Any) -> Any:
 
 @_unary(types.uint32, types.int64)
 def load_big_endian_word(context: Any, builder: Any, address: Any) -> Any:
-    """Load 4 bytes from a multiple of 4 as a big-endian uint32."""
+    """Load 4 bytes as a big-endian uint32; the address is a multiple of 4."""
     loaded = builder.load(builder.inttoptr(address, _INT.as_pointer()), align=4, typ=_INT)
     if not _is_cuda(context):
         return builder.bswap(loaded)
@@ -96,7 +96,7 @@ leading_zeros_of_word = _unary(types.int32, types.uint32)(_leading_zeros)
 
 
 def _pointer(context: Any, builder: Any, address: Any, kind: ir.Type) -> Any:
-    """Convert an address to a pointer; to global memory on a GPU, which takes fewer registers."""
+    """Convert an address to a pointer; on a GPU to global memory, to need fewer registers."""
     return builder.inttoptr(address, kind.as_pointer(_GLOBAL if _is_cuda(context) else 0))
 
 
@@ -132,7 +132,7 @@ float64_of_bits = _unary(types.float64, types.uint64)(partial(_cast, _DOUBLE))
 
 
 def _product(kind: ir.Type, letter: str, context: Any, builder: Any, a: Any, b: Any) -> Any:
-    """Multiply; a GPU would fuse a product and a sum, and round once where a CPU rounds twice."""
+    """Multiply without fusing a sum: a GPU would round once where a CPU rounds twice."""
     if not _is_cuda(context):
         return builder.fmul(a, b)
     ptx = f"mul.rn.f{32 if kind == _FLOAT else 64} $0, $1, $2;"
@@ -141,7 +141,7 @@ def _product(kind: ir.Type, letter: str, context: Any, builder: Any, a: Any, b: 
 
 
 def _quotient(_context: Any, builder: Any, a: Any, b: Any) -> Any:
-    """Divide as in IEEE 754; Python's check for 0 would prevent vectors."""
+    """Divide as in IEEE 754, without Python's check for 0, which would prevent vectors."""
     return builder.fdiv(a, b)
 
 

@@ -1,7 +1,7 @@
 """C functions of the kernels for DALI's numba operator, one sample per call.
 
-They are compiled at first use and cached on disk; DALI's own wrapper would compile for seconds in
-each process. This module is imported only when an operator is made, as it imports numba.
+They are compiled at first use and cached on disk. DALI's own wrapper would compile in each process,
+for seconds. This module imports numba, so it is only imported to make an operator.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 def _compiled_once(make: Callable[..., Entry]) -> Any:
-    """Return a function that makes each entry once, while no other process compiles."""
+    """Return a function that makes each entry once per process, while no other process compiles."""
 
     @cache
     @wraps(make)
@@ -249,9 +249,10 @@ def choose_part_entry() -> Entry:
 
 @cache
 def _decode_setup() -> Any:
-    """Set the shape of the image from the first input and the planes, and of the status to (1,).
+    """Set the shapes of image and status: height and width are those of the first input.
 
-    The image has shape (height, width, 1), or (planes, height, width) with several planes.
+    The image has shape (height, width, 1), or (planes, height, width) with several planes. The
+    status has shape (1,).
     """
 
     @cfunc(_SETUP)
@@ -270,7 +271,7 @@ def _decode_setup() -> Any:
 
 @cache
 def _resize_setup() -> Any:
-    """Set the output shape: channels of the first input, (height, width) of the second."""
+    """Set the output shape: channels of the first input, height and width of the second."""
 
     @cfunc(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]

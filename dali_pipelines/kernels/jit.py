@@ -26,8 +26,8 @@ def cuda_jit(
     function : callable
         The kernel.
     launch_bounds : (int, int), optional
-        Threads per block, and blocks that an SM must run concurrently, which limits the registers
-        per thread.
+        Threads per block, and blocks that an SM must run concurrently. They limit the registers of
+        a thread.
     """
     from numba import cuda
     from numba.cuda.core import config  # numba-cuda has its own settings

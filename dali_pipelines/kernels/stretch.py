@@ -1,14 +1,14 @@
 """Stretch pixels: unit, clip, curve, mean and std, second clip. See `dali_pipelines.stretch`.
 
-`stretched` computes one pixel on any device. On a CPU core `stretch_line` computes many, in one
-loop per curve, so that each loop becomes vectors. libm is not called: its log1p takes 13 ns per
-pixel, while these loops take 0.1 (none), 0.2 (sqrt), 0.7 (log1p) and 1.2 ns (asinh) on one core
-with AVX-512, and twice as long without.
+`stretched` computes one pixel on any device. On a CPU `stretch_line` computes many pixels, with a
+loop for each curve that compiles to vector instructions. libm is not used: its log1p takes 13 ns
+per pixel. These loops take 0.1 (none), 0.2 (sqrt), 0.7 (log1p) and 1.2 ns (asinh) per pixel on one
+core with AVX-512, and twice as long without.
 
 Notes
 -----
-All arithmetic is float32. `log1p32` and `asinh32` have a relative error of at most 1.5e-7: every
-seventh float32 was tried once, and the tests try every 1009th. The polynomial is that of `logf` in
+All arithmetic is float32. `log1p32` and `asinh32` have a relative error of at most 1.5e-7. Every
+seventh float32 was tried once; the tests try every 1009th. The polynomial is from `logf` of
 Moshier's Cephes library.
 """
 
@@ -47,7 +47,7 @@ _MOST = np.float32(3.4028235e38)
 
 @njit
 def constants(parameters):  # type: ignore[no-untyped-def]
-    """Load the parameters as a tuple of float32, once: loads in the loop would prevent vectors."""
+    """Load the parameters as a tuple of float32. Loads in a loop would prevent vectors."""
     return (
         np.float32(parameters[KIND]),
         np.float32(parameters[SCALE]),
@@ -114,7 +114,7 @@ def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     line : ndarray, shape (pixels,), float32
-        Pixels with any stride; without gaps is fastest.
+        Pixels with any stride; contiguous pixels are fastest.
     parameters : ndarray, shape (NUM_PARAMETERS,), float32 or float64
         From `Stretch.parameters`.
     """
@@ -165,7 +165,7 @@ def log1p32(x):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     u = one + x
     bits = bits_of_float32(u)
-    # Each step converts to 32 bits: numba widens integers to 64 bits, which need twice the vectors.
+    # Each step converts to int32: numba widens integers to 64 bits, which takes twice the vectors.
     power = np.int32(np.int32(bits - np.int32(0x3F3504F3)) >> np.int32(23))
     mantissa = float32_of_bits(np.int32(bits - np.int32(power << np.int32(23))))
     # 2**-power; 2**-128 becomes 0, as there is no rounding error to scale.
@@ -197,7 +197,7 @@ def _logarithm(f, power):  # type: ignore[no-untyped-def]
     p = p * f + np.float32(-2.4999993993e-1)
     p = p * f + np.float32(3.3333331174e-1)
     square = f * f
-    # log 2 as the sum of two parts; the product of the large one and a power is exact.
+    # log 2 is the sum of two parts. The product of the large part and the power is exact.
     number = np.float32(power)
     small = p * f * square + number * np.float32(-2.12194440e-4) - np.float32(0.5) * square
     return (f + small) + number * np.float32(0.693359375)

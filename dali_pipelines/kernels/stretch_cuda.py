@@ -1,4 +1,4 @@
-"""Stretch a batch of images on a GPU; see `stretch`. Arrays are passed as addresses."""
+"""Stretch a batch of images on a GPU, see `stretch`. Arguments are addresses of arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""LLVM's vectors, which numba lacks, with a slot of 32 bits or a word of 64 bits for each tile.
+"""Vectors of LLVM, which numba lacks, with a slot of 32 bits or a word of 64 bits for each tile.
 
-Their instructions depend on the CPU: `FORMS` lists what each form needs and uses.
+Their instructions depend on the CPU, see `FORMS`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Form:
     slots: int
     """32-bit slots per vector."""
     left: str
-    """Instruction that shifts slots, each by its own count; counts from 32 on give 0, where LLVM's
-    shift is undefined."""
+    """Instruction that shifts slots, each by its own count. For counts from 32 on the result is 0;
+    LLVM's own shift would be undefined."""
     right: str
     left_words: str
     """Instruction that shifts words, each by its own count."""
@@ -37,7 +37,7 @@ FORMS = (
     Form("AVX2", ("+avx2",), 8, *map(_256.format, ("llv.d", "rlv.d", "llv.q"))),
     Form("no vectors", (), 8, "", "", ""),
 )
-"""All forms, from the fastest to the one that every CPU can use."""
+"""All forms, the fastest first. Every CPU can use the last."""
 
 
 def form_of(features: str) -> Form:
@@ -73,7 +73,7 @@ def _call(builder: Any, name: str, result: ir.Type, *args: Any) -> Any:
 
 
 def left(builder: Any, numbers: Any, by: Any) -> Any:
-    """Shift slots or words to the left; counts of their size or more clear all bits."""
+    """Shift slots or words to the left. Counts of at least their size clear all bits."""
     name = FORM.left if numbers.type == SLOTS_OF_VECTOR else FORM.left_words
     return _call(builder, name, numbers.type, numbers, by)
 
@@ -104,30 +104,30 @@ def floats(builder: Any, numbers: Any) -> Any:
 
 
 def any_of(builder: Any, bits: Any) -> Any:
-    """Return whether a comparison set any bit."""
+    """Return whether any bit of a comparison is set."""
     flags = ir.IntType(bits.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(bits, flags), ir.Constant(flags, 0))
 
 
 def filled(builder: Any, word: Any) -> Any:
-    """Return a vector of words that all equal one word."""
+    """Return a vector with the same word everywhere."""
     first = builder.insert_element(words(0), word, ir.Constant(_SLOT, 0))
     order = ir.Constant(ir.VectorType(_SLOT, SLOTS // 2), [0] * (SLOTS // 2))
     return builder.shuffle_vector(first, first, order)
 
 
 def shuffled(builder: Any, a: Any, b: Any, order: str) -> Any:
-    """Choose four slots from each 128 bits of two vectors: 0 to 3 are from `a`, 4 to 7 from `b`.
+    """Choose four slots from each 128 bits of two vectors: 0 to 3 are those of `a`, 4 to 7 of `b`.
 
-    Instructions that cross 128 bits are slower.
+    Instructions that cross blocks of 128 bits are slower.
     """
     places = [int(place) % 4 + int(place) // 4 * SLOTS for place in order]
     chosen = [first + place for first in range(0, SLOTS, 4) for place in places]
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SLOT, SLOTS), chosen))
 
 
-# Each vector of slots corresponds to two vectors of words. As shuffles stay within 128 bits, tiles
-# whose words are 0 1 2 3 and 4 5 6 7 have the slots 0 1 4 5 2 3 6 7.
+# A vector of slots corresponds to two vectors of words. Shuffles stay within 128 bits, so the words
+# 0 1 2 3 and 4 5 6 7 of tiles correspond to the slots 0 1 4 5 2 3 6 7.
 
 
 def halves(builder: Any, pair: list[Any], *, high: bool) -> Any:
@@ -143,7 +143,7 @@ def widened(builder: Any, low: Any, high: Any) -> list[Any]:
 
 
 def tile_of_slot(slot: int) -> int:
-    """Return the index of a slot's word in the two vectors of words."""
+    """Return the index of the word that corresponds to a slot, in two vectors of words."""
     group, place = divmod(slot, 4)
     return 2 * group + place % 2 + place // 2 * (SLOTS // 2)
 
@@ -151,7 +151,7 @@ def tile_of_slot(slot: int) -> int:
 def load_words(builder: Any, at: Any) -> Any:
     """Load 8 big-endian bytes from each position in bits; the first 57 bits are valid.
 
-    They are loaded one by one: the gather instruction is slower on many CPUs.
+    Words are loaded one by one, because the gather instruction is slower on many CPUs.
     """
     addresses = builder.lshr(at, words(3))
     found: Any = ir.Constant(WORDS_OF_VECTOR, ir.Undefined)
@@ -164,7 +164,7 @@ def load_words(builder: Any, at: Any) -> Any:
 
 
 def store_columns(builder: Any, rows: list[Any], address: Any, pitch: int) -> None:
-    """Store eight vectors of slots so that each tile's slots are together, `pitch` bytes apart."""
+    """Store eight vectors of slots: the eight slots of each tile together, `pitch` bytes apart."""
     fours = [_transposed(builder, rows[:4]), _transposed(builder, rows[4:])]
     for slot in range(SLOTS):
         first, place = slot // 4 * 4, slot % 4

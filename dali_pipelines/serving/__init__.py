@@ -1,1 +1,1 @@
-"""Preprocessing of a Loader as a function of contents, saved beside a model, and in Triton."""
+"""Preprocessing of a Loader for inference: as a function, as a file beside a model, in Triton."""

@@ -1,4 +1,4 @@
-"""Bytes, paths and arrays as rows that Readers read like rows of an Index."""
+"""Bytes, paths and arrays as rows for Readers, like the rows of an Index."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from readers.npy import NpyReader
 from readers.places.memory import MemoryPlaces
 
 WHOLE = "path"
-"""Name of the main file of a sample, in addition to its parts, as in an Index."""
+"""Name of the main file of a sample that also has parts, as in an Index."""
 _NAME = "content"
-"""Name of each file in messages of Readers, which do not know its number in a request. Files of
-parts append the name of the part, as the files of a sample must differ in name."""
+"""Name of each file in messages of Readers, which do not know the number of the content. The files
+of a sample also have the name of their part, so that all names differ."""
 
 
 class Contents(Columns):
-    """Contents of one call as rows; rows after the last content cannot be read.
+    """Contents of one call as rows. Rows after the last content cannot be read.
 
     Parameters
     ----------
     parts : sequence of str
         Names of the parts, for samples of several files; empty for single files.
     reader : Reader
-        Reader of the rows, which determines the format of images in arrays.
+        Reader of the rows. Arrays are encoded in its format.
     """
 
     def __init__(self, parts: Sequence[str], reader: Reader) -> None:
@@ -48,14 +48,14 @@ class Contents(Columns):
     def hold(
         self, contents: Sequence[Any], rejected: Mapping[int, str] | None = None, first: int = 0
     ) -> None:
-        """Set the contents, and the reasons for those that are already rejected.
+        """Set the contents, and the reasons for contents that are already rejected.
 
-        `first` is the number of the first content in messages.
+        Messages count contents from `first` on.
 
         Raises
         ------
         TypeError
-            If a content is not bytes, a path or an array, or with parts a mapping to these.
+            If a content is not bytes, a path or an array; or, with parts, not a mapping to these.
         """
         self._rows = [self._row(k, first + k, one) for k, one in enumerate(contents)]
         self._rejected = rejected or {}
@@ -64,7 +64,7 @@ class Contents(Columns):
         return len(self._rows)
 
     def row(self, number: int) -> Row:
-        """Return a content for a Reader. ReadError if it is rejected or after the last one."""
+        """Return a content for a Reader. ReadError if it is rejected or does not exist."""
         if number >= len(self._rows):
             raise ReadError(_NAME, "it does not exist", row=number)
         if number in self._rejected:
@@ -77,8 +77,8 @@ class Contents(Columns):
         if not isinstance(content, Mapping) or not {*content} <= {WHOLE, *self._names}:
             found = sorted(map(str, content)) if isinstance(content, Mapping) else type(content)
             raise TypeError(
-                f"content {name} must be a mapping of the files of a sample, "
-                f"{', '.join(self._names)}, got {found}"
+                f"content {name} must be a mapping from the names of files, "
+                f"{', '.join(self._names)}, to contents, got {found}"
             )
         parts = {
             part: None
@@ -119,7 +119,7 @@ class Contents(Columns):
 
 
 def encoded(image: NDArray[Any], reader: Reader) -> bytes:
-    """Encode an image in the format of a Reader, uncompressed: .npy, PNM or FITS.
+    """Encode an image in the format of a Reader: .npy, PNM or FITS, uncompressed.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Conversion of settings to plain values of TOML and back.
 
-A dataclass becomes a table with ``class``, its import name ``module:name``, and its fields; a
-function becomes a table with ``function``, its import name. Calibration tables are separate files.
+A dataclass becomes a table with its import name ``module:name`` as ``class``, and its fields. A
+function becomes a table with its import name as ``function``. Calibration tables are separate
+files.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _TABLES = PointingTable, CorrectionTable
 
 
 def encoded(name: str, value: Any) -> Any:
-    """Convert a setting to a plain value; `name` appears in messages.
+    """Convert a setting to a plain value; `name` is for messages.
 
     Raises
     ------
     ValueError
-        If another process cannot restore it: a function of ``__main__``, a lambda, an absolute
-        path, or an object that is not a dataclass.
+        If another process could not restore the setting: a function of ``__main__``, a lambda, an
+        absolute path, or an object that is not a dataclass.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -60,14 +61,14 @@ def encoded(name: str, value: Any) -> Any:
 
 
 def decoded(value: Any, folder: Path) -> Any:
-    """Restore a setting from the result of `encoded`; arrays become tuples.
+    """Restore a setting from the result of `encoded`. Arrays of TOML become tuples.
 
     Raises
     ------
     ImportError
         If a class or function cannot be imported.
     OSError, ValueError
-        If a calibration table is missing from the folder, or was changed.
+        If a calibration table is not in the folder, or was changed.
     """
     if isinstance(value, list):
         return tuple(decoded(one, folder) for one in value)
@@ -85,12 +86,12 @@ def decoded(value: Any, folder: Path) -> Any:
 
 
 def import_name(name: str, value: Any) -> str:
-    """Return the import name of a function or class. ValueError if it cannot be imported."""
+    """Return the import name of a function or class; ValueError if it cannot be imported."""
     module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if module is None or own is None:
         raise ValueError(
             f"{name} is a {type(value).__name__}, which cannot be saved: use a function or a "
-            "dataclass that a module defines"
+            "dataclass of a module"
         )
     if getattr(dali_pipelines, own, None) is value:  # its documented name
         return f"{dali_pipelines.__name__}:{own}"
@@ -102,7 +103,7 @@ def import_name(name: str, value: Any) -> str:
     if not is_it:
         raise ValueError(
             f"{name} is {own} of {module}, which another process cannot import: use a function or "
-            "a dataclass that a module defines"
+            "a dataclass at the top level of a module"
         )
     return found
 
@@ -138,8 +139,8 @@ def tables_in(value: Any) -> list[PointingTable | CorrectionTable]:
 def _relative(name: str, path: str) -> str:
     if os.path.isabs(path):
         raise ValueError(
-            f"{name} is an absolute path, {path!r}, which does not exist on other machines: use a "
-            "relative path, or the object that is read from the file"
+            f"{name} is an absolute path, {path!r}, which may not exist on other machines: use a "
+            "relative path, or an object that was read from the file"
         )
     return path
 
@@ -189,7 +190,7 @@ def _read_table(
     table = kind.read(path, **options)  # type: ignore[attr-defined]
     if table.sha256 != sha256:
         raise ValueError(
-            f"{path} has the SHA-256 {table.sha256[:12]}..., expected {sha256[:12]}...: restore "
-            "the table that was saved with the settings"
+            f"{path} has the SHA-256 {table.sha256[:12]}..., expected {sha256[:12]}...: replace it "
+            "by the table that was saved with the settings"
         )
     return table

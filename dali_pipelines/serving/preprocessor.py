@@ -1,4 +1,4 @@
-"""Images of a Loader in mode ``eval``, made from bytes instead of the rows of an Index."""
+"""Preprocessing of a Loader in mode ``eval`` for bytes instead of the rows of an Index."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from readers.source import Source
 from readers.values import check_integer
 
 OF_ROWS = frozenset(("columns", "targets", "weights"))
-"""Settings that take values from an Index and do not change images."""
+"""Settings that take values from an Index, and do not change images."""
 OF_A_RUN = frozenset(
     (
         *("batch_size", "shard_id", "num_shards", "seed", "shuffle", "block_rows", "tail"),
@@ -47,21 +47,21 @@ OF_A_RUN = frozenset(
         *("storage", "cache", "cache_bytes", "read_threads", "prefetch", "memory_format"),
     )
 )
-"""Settings of the order of rows and of how they are read."""
+"""Settings of the order and the reading of rows."""
 
 _NOWHERE = "/dev/null/content"
-"""Path that cannot exist, for the rows of a graph outside calls."""
+"""Path that cannot exist, for the rows of a graph before it gets contents."""
 _NAMED = 5
 """Maximum number of rejected contents in a message."""
 _SIZES = (1024, 1088), (1088, 1024)
-"""Two image sizes (height, width). Output axes that differ between them depend on the image; the
-difference leaves room for cuts by a transform."""
+"""Two image sizes (height, width). Axes of outputs that differ between these depend on the size of
+the image, even if a transform cuts off a part."""
 _LENGTHS = 1 << 14, 1 << 16
-"""The same for recordings, in samples."""
+"""Two lengths of recordings in samples, for the same purpose."""
 
 
 class PreprocessError(ValueError):
-    """Error raised if some contents of a call cannot be read.
+    """Error if some contents of a call cannot be read.
 
     Parameters
     ----------
@@ -80,11 +80,11 @@ class PreprocessError(ValueError):
 
 
 class Preprocessor:
-    """Preprocess the bytes of files exactly as a Loader in mode ``eval`` does, for inference.
+    """Preprocess the bytes of files for inference, exactly like a Loader in mode ``eval``.
 
-    It runs the graph and the Reader of the Loader's factory in this process. Several threads may
-    share it; their calls take turns. A forked process builds its own graphs on the CPU, and cannot
-    use a GPU. A pickle holds only the settings.
+    The graph and the Reader of the factory run in this process. Several threads may share a
+    Preprocessor; their calls run one after the other. A forked process builds its own graphs, and
+    cannot use a GPU. A pickle contains only the settings.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ class Preprocessor:
         Factory of the Loader: `fits_pipeline`, `aia_pipeline`, `jpeg_pipeline`, `npy_pipeline`,
         or your own.
     max_batch : int
-        Maximum number of contents that pass through the graph together; longer calls take several
-        passes.
+        Maximum number of contents in a run of the graph; calls with more contents run it several
+        times.
     device_id : int, optional
         CUDA device, or None for the CPU.
     framework : {"torch", "jax", "numpy", "cupy", "dlpack"}
@@ -101,16 +101,16 @@ class Preprocessor:
     num_threads : int
         DALI's threads for operators on the CPU.
     parts, offsets : sequence of str
-        Names of the channels, and time offsets of a sequence, for samples of several files; see
+        For samples of several files: names of the channels, and time offsets of a sequence, see
         `Index.group`.
     **settings
         Keywords of the factory that affect images: crop, resize, mean, std, dtype, hdus, transform,
-        and so on. Random ones have no effect, as in mode ``eval``.
+        and so on. Random settings have no effect, as in mode ``eval``.
 
     Raises
     ------
     TypeError
-            If the factory lacks a setting, or the setting does not apply to contents.
+        If the factory lacks a setting, or the setting does not apply to contents.
     ValueError
         If settings contradict each other, or need an Index.
 
@@ -177,20 +177,20 @@ class Preprocessor:
         Parameters
         ----------
         contents : iterable
-            Any number of contents. Each is the bytes of a file, its path or URL, or an array:
-            encoded bytes as uint8 with one axis, or an image in the form in which files of the
-            format store it. For `jpeg_pipeline` such an image is uint8 or uint16, shape (height,
-            width) or (height, width, 3). A sample of several files is a mapping from the names in
-            `files` to contents; a missing file is left out, or None.
+            Any number of contents. Each is the bytes of a file, its path or URL, or an array. An
+            array holds encoded bytes, as uint8 with one axis, or an image as files of the format
+            store it: for `jpeg_pipeline` uint8 or uint16, shape (height, width) or (height, width,
+            3). A sample of several files is a mapping from the names in `files` to contents; leave
+            out missing files, or pass None.
         bad_sample : {"raise", "skip"}
-            Raise PreprocessError if a content cannot be read, or skip that content.
+            Raise PreprocessError if a content cannot be read, or skip the content.
 
         Returns
         -------
         dict
-            Batch as from the Loader: ``image`` and the other outputs of the factory; ``row``, the
-            number of each content in the call, int64; and ``valid``, all True. With ``skip`` also
-            ``rejected``, a dict from the number of each rejected content to the reason.
+            Batch like that of a Loader: ``image`` and the other outputs of the factory; ``row``,
+            the number of each content in the call, int64; and ``valid``, all True. With ``skip``
+            also ``rejected``, a dict from the number of each rejected content to the reason.
 
         Raises
         ------
@@ -213,8 +213,8 @@ class Preprocessor:
         starts = range(0, len(contents) or 1, self.max_batch)
         if len(starts) > 1 and self.settings.get("ragged") == "pad":
             raise ValueError(
-                "ragged='pad' pads images to the largest of a batch: pass at most max_batch="
-                f"{self.max_batch} contents, got {len(contents)}"
+                f"with ragged='pad', pass at most max_batch={self.max_batch} contents, got "
+                f"{len(contents)}"
             )
         rejected: dict[int, str] = {}
         batches = []
@@ -228,14 +228,14 @@ class Preprocessor:
         return joined if bad_sample == "raise" else {**joined, "rejected": rejected}
 
     def image(self, content: Any) -> Array:
-        """Return the image of one content, shape (C, height, width). Raises the errors of a call.
+        """Return the image of one content, shape (C, height, width), or raise the errors of a call.
 
-        Use it as a transform of a PyTorch Dataset.
+        It can be the transform of a PyTorch Dataset.
         """
         return self([content])["image"][0]
 
     def build(self) -> None:
-        """Build the graphs for all batch sizes in advance; otherwise the first calls build them."""
+        """Build the graphs for all batch sizes; otherwise the first calls build them."""
         size = 1
         while size < self.max_batch:
             self._preprocessed([], 0, size)
@@ -245,8 +245,8 @@ class Preprocessor:
     def outputs(self) -> dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]:
         """Return the dtype and the shape of each output for one content.
 
-        The length of an axis is None if it depends on the content. NumPy lacks bfloat16, which is
-        float32 here.
+        The length of an axis is None if it depends on the content. The dtype of bfloat16 is
+        float32, because NumPy lacks bfloat16.
         """
         found = []
         for image, samples in zip(_SIZES, _LENGTHS, strict=True):
@@ -338,12 +338,12 @@ class Preprocessor:
         Raises
         ------
         ImportError
-            If your own factory or transform cannot be imported.
+            If a factory or transform of your own cannot be imported.
         OSError
             If a file cannot be read.
         ValueError
-            If the file is of another kind, was changed after it was saved, or was saved by a
-            release with other results.
+            If `save` did not write this file, if it was changed since, or if a release with other
+            results wrote it.
         """
         return cls(
             **saved.load(path),
@@ -387,7 +387,7 @@ class Preprocessor:
         if self._process != os.getpid():
             if self.device_id is not None:
                 raise RuntimeError(
-                    f"this Preprocessor was made in process {self._process} and cannot use CUDA in "
+                    f"process {self._process} made this Preprocessor, and it cannot use CUDA in "
                     f"process {os.getpid()}, which was forked from it: start processes with "
                     "'spawn' or 'forkserver'"
                 )
@@ -400,12 +400,12 @@ class Preprocessor:
     def _preprocessed(
         self, contents: Sequence[Any], first: int, size: int | None = None
     ) -> tuple[Batch, dict[int, str]]:
-        """Return the batch of at most `max_batch` contents, and the reasons of rejected ones."""
+        """Return the batch of at most `max_batch` contents, and the reasons of rejections."""
         size = size or min(self.max_batch, 1 << max(0, len(contents) - 1).bit_length())
         with self._locked():
             rejected: dict[int, str] = {}
             batch = self._run(size, contents, first, rejected)
-            while batch is None:  # one undecodable image fails the batch
+            while batch is None:  # an undecodable image makes the batch fail
                 batch = self._run(size, contents, first, rejected)
             for slot, _, report in bad_slots(batch):
                 if slot < len(contents) and slot not in rejected:
@@ -468,7 +468,7 @@ class Preprocessor:
         rows: Contents = source.columns  # type: ignore[assignment]
         rows.hold(contents, rejected, first)
         if self.settings.get("transform") is not None and source.blank_shape is None:
-            # The transform also runs on empty slots, which may need room: use a known size.
+            # The transform also runs on empty slots, and may fail if they are too small.
             source.usual_size = source.empty_size = _size_of_first(source)
         return rows
 
@@ -520,24 +520,24 @@ def _size_of_first(source: Source) -> tuple[int, int]:
     for number in range(len(source.columns)):
         try:
             peek = source.reader.peek(source.columns.row(number), source.largest_window())
-        except Exception:  # its own slot reports it
+        except Exception:  # reported for its own slot
             continue
         return peek.height, peek.width
     return _SIZES[0]
 
 
 def _effective(given: Mapping[str, Any], converted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in one form, without those that have no effect in mode ``eval``.
+    """Return settings in a standard form, without those that have no effect in mode ``eval``.
 
-    Training and validation then have the same digest. Augmentations of colours remain, because they
-    reject encoded images of more than 8 bits.
+    Thereby training and validation have the same digest. Augmentations of colours remain, because
+    they reject encoded images of more than 8 bits.
 
     Parameters
     ----------
     given : mapping of str to Any
         Keywords of the factory.
     converted : mapping of str to Any
-        Keywords as `PipelineConfig` converts them in that mode.
+        The same keywords, as converted by `PipelineConfig` in mode ``eval``.
     """
     default = PipelineConfig(batch_size=1, mode="eval")
     found = dict(given)

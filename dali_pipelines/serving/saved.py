@@ -19,8 +19,7 @@ from readers.index.grouping.frames import Frames
 from readers.values import is_integer
 
 VERSION = 1
-"""Version of the images, raised by each release that makes different images from the same
-settings."""
+"""Version of the results: each release that makes other images from the same settings raises it."""
 
 _HEAD = """\
 # Preprocessing of images for a model, saved by dali-pipelines {release}.
@@ -31,7 +30,7 @@ _HEAD = """\
 def document_of(
     factory: Callable[..., Any], frames: Frames, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the file's content as plain values. ValueError if a setting cannot be saved."""
+    """Return the content of the file as plain values; ValueError if a setting cannot be saved."""
     document = {
         "version": VERSION,
         "factory": import_name("the factory", factory),
@@ -64,8 +63,8 @@ def save(
         target = path.with_name(name)
         if target.exists() and target.read_bytes() != content:
             raise FileExistsError(
-                f"{target} exists with other content than the calibration table of that name: save "
-                "to another folder"
+                f"{target} exists, but is not the calibration table of that name: save to another "
+                "folder"
             )
         _write(target, content)
     text = tomli_w.dumps({**document, "settings": values})
@@ -82,20 +81,20 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     needed = {"version", "factory", "parts", "offsets", "settings", "digest"}
     if missing := needed - document.keys():
         raise ValueError(
-            f"{path} lacks {', '.join(sorted(missing))}: expected a file that Preprocessor.save "
-            "wrote"
+            f"{path} lacks {', '.join(sorted(missing))}: expected a file from Preprocessor.save"
         )
     version, release = document["version"], document.pop("release", "unknown")
     if version != VERSION:
         age = "a newer" if is_integer(version, VERSION + 1) else "an older"
         raise ValueError(
-            f"{path} was saved by {age} release of dali-pipelines, {release} (version {version!r} "
-            f"of the preprocessing, here {VERSION}), whose images may differ: install that release"
+            f"{path} was saved by {age} release of dali-pipelines, whose images may differ "
+            f"({release}, version {version!r} of the preprocessing, here {VERSION}): install that "
+            "release"
         )
     if document.pop("digest") != _digest(document):
         raise ValueError(
-            f"{path} was changed after it was saved, so its images may differ from those of the "
-            "training: save it again from a Preprocessor with these settings"
+            f"{path} was changed after it was saved, and its images may differ from the training: "
+            "save it again from a Preprocessor with these settings"
         )
     try:
         settings = {
@@ -118,7 +117,7 @@ def _digest(document: dict[str, Any]) -> str:
 
 
 def _content(table: Any) -> bytes:
-    """Return the bytes of a table's file. OSError if it has changed since it was read."""
+    """Return the bytes of a table's file; OSError if the file has changed since it was read."""
     content = Path(table.path).read_bytes()
     if hashlib.sha256(content).hexdigest() != table.sha256:
         raise OSError(f"{table.path} has changed since it was read: read it again")

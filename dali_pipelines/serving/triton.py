@@ -1,7 +1,7 @@
-"""Preprocessing as a model of Triton's Python backend: its repository and its answers.
+"""Preprocessing as a model of Triton's Python backend: the export, and the answers to requests.
 
-Triton's DALI backend cannot run these graphs: it serialises them, and the compiled functions that
-decode FITS and resize cannot be serialised.
+Triton's DALI backend cannot run these graphs: it serialises graphs, and compiled functions, such as
+those that decode FITS and resize, cannot be serialised.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from readers.values import check_integer
 
 SETTINGS = "preprocess.toml"
 CONTENT, NBYTES = "content", "nbytes"
-"""Names of the inputs: the bytes of each file of a batch, padded to the longest, and their lengths.
-If a sample has several files, each has its own two inputs, with ``_`` and its name appended."""
+"""Names of the inputs: bytes of the files of a batch, padded to the longest, and their lengths. If
+samples have several files, there are two inputs for each file, whose names end in ``_`` and the
+name of the file."""
 
 _TYPES = {
     "bool": "BOOL",
@@ -37,9 +38,9 @@ _TYPES = {
     "int64": "INT64",
 }
 _OWN = "row", "valid"
-"""Outputs that clients do not need."""
+"""Outputs that are not sent to clients."""
 _USED = b"used_dltensor"
-"""Name of a DLPack capsule once its consumer owns the memory."""
+"""Name of a DLPack capsule after its consumer has taken the memory."""
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, Any] | str
@@ -56,25 +57,24 @@ def export(
     num_gpus: int = 0,
     example: Any = None,
 ) -> Path:
-    """Write a model for Triton's Python backend and try it in this process.
+    """Write a model for Triton's Python backend, and test it in this process.
 
     Parameters
     ----------
     preprocessor : Preprocessor
-        Preprocessor whose settings the model uses.
+        Preprocessor with the settings of the model.
     repository : path
-        Folder of a server's models; it is created if it is missing.
+        Folder of the models of a server; it is created if it does not exist.
     name : str
         Name of the model, and of its folder.
     max_batch : int
-        Maximum number of contents that the model preprocesses together, from one request or
-        several.
+        Maximum number of contents in a batch, from one or several requests.
     instances : int
-        Processes that the server starts, on the CPU or on each GPU.
+        Number of processes that the server starts on the CPU, or on each GPU.
     num_gpus : int
         Number of GPUs, from GPU 0 on; 0 for the CPU.
     example : optional
-        Content that is preprocessed like a request.
+        Content to preprocess as a test.
 
     Returns
     -------
@@ -100,8 +100,8 @@ def export(
         raise ValueError(f"name must be a folder name, such as jpeg224, got {name!r}")
     if preprocessor.settings.get("ragged") is not None:
         raise ValueError(
-            f"ragged={preprocessor.settings['ragged']!r} makes images of several sizes, but the "
-            "images of a request are one array: set crop or resize"
+            f"ragged={preprocessor.settings['ragged']!r} is for images of several sizes, but the "
+            "images of a request must be one array: set crop or resize"
         )
     if os.path.exists(repository) and not os.path.isdir(repository):
         raise NotADirectoryError(f"{repository} is a file, expected a folder of models")
@@ -127,7 +127,7 @@ def export(
 
 
 def load(args: Mapping[str, str]) -> Preprocessor:
-    """Make the Preprocessor of a model with its graphs, from the arguments that Triton passes."""
+    """Make the Preprocessor of a model from Triton's arguments, and build its graphs."""
     is_gpu = args["model_instance_kind"] == "GPU"
     preprocessor = Preprocessor.load(
         Path(args["model_repository"], args["model_version"], SETTINGS),
@@ -142,7 +142,7 @@ def load(args: Mapping[str, str]) -> Preprocessor:
 def respond(preprocessor: Preprocessor, requests: Sequence[Any], pb_utils: Any) -> list[Any]:
     """Return responses to Triton's requests."""
     responses = []
-    # DLPack, because ``as_numpy`` of a server built for NumPy 1 crashes the process.
+    # With DLPack, because ``as_numpy`` of a server that was built for NumPy 1 crashes the process.
     inputs = [{one.name(): np.from_dlpack(one) for one in request.inputs()} for request in requests]
     for answer in answers(preprocessor, inputs):
         if isinstance(answer, str):
@@ -158,7 +158,7 @@ def _tensor(name: str, array: Any, pb_utils: Any) -> Any:
     """Convert an array to a Triton tensor without a copy."""
     capsule = array.__dlpack__()
     tensor = pb_utils.Tensor.from_dlpack(name, capsule)
-    # Triton 2.51 does not rename the capsule as DLPack requires, so NumPy 2 would log an error.
+    # Triton 2.51 does not rename the capsule, as DLPack requires, and NumPy 2 would log an error.
     ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), ctypes.c_char_p(_USED))
     return tensor
 
@@ -168,7 +168,7 @@ def answers(
 ) -> list[Answer]:
     """Preprocess the contents of several requests as one batch.
 
-    The answer to a request with a content that cannot be read is the reason; others get arrays.
+    If a content cannot be read, the answer to its request is the reason. Other requests get arrays.
     """
     contents: list[Any] = []
     spans: list[range | str] = []
@@ -229,7 +229,7 @@ def _of_file(request: Mapping[str, NDArray[Any]], suffix: str) -> list[NDArray[A
     found = lengths.reshape(-1).tolist()
     if len(found) != len(data) or not all(0 <= one <= data.shape[1] for one in found):
         raise ValueError(
-            f"{NBYTES + suffix} must be the length of each of {len(data)} contents, from 0 to "
+            f"{NBYTES + suffix} must be the length of each of the {len(data)} contents, from 0 to "
             f"{data.shape[1]}, got {found}"
         )
     return [one[:nbytes] for one, nbytes in zip(data, found, strict=True)]

@@ -1,4 +1,4 @@
-"""Model of Triton's Python backend that preprocesses contents as for training.
+"""Model of Triton's Python backend with the preprocessing of a training.
 
 `dali-pipelines export triton` copies this file into a model repository.
 """
@@ -13,7 +13,7 @@ from dali_pipelines.serving.triton import load, respond
 
 
 class TritonPythonModel:
-    """Answer requests, each a batch of contents."""
+    """Model whose requests are batches of contents."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the settings beside this file, and build the graphs."""

@@ -1,11 +1,11 @@
-"""Change the colours of an image by a sequence of steps, each a code and a magnitude.
+"""Change the colours of an image by a sequence of steps, each with a code and a magnitude.
 
-On a GPU `touched` and `value_touched` change one pixel; on a CPU core `retouch` changes all pixels
-in one loop per step, so that most loops become vectors.
+On a GPU `touched` and `value_touched` change one pixel. On a CPU `retouch` changes all pixels, with
+a loop for each step; most loops compile to vector instructions.
 
 Notes
 -----
-Results are those of torchvision.transforms.v2.functional for floats. Contrast scales the distance
+Results are those of torchvision.transforms.v2.functional for floats. Contrast scales the difference
 from the mean of the gray image, 0.299 R + 0.587 G + 0.114 B, after the previous steps; NaN pixels
 are not counted. An image without three channels is gray: saturation and hue do not change it.
 """
@@ -20,9 +20,9 @@ from dali_pipelines.kernels.bits import quotient32
 from dali_pipelines.kernels.jit import njit
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE, POSTERIZE, SOLARIZE = range(6)
-"""Codes of the steps. Magnitudes: for brightness, contrast and saturation a factor, where 0 removes
-all and 1 keeps the image; for hue a fraction of the circle, -0.5 to 0.5; for posterize the distance
-between the remaining levels; for solarize the least value that is inverted."""
+"""Codes of the steps. The magnitude of brightness, contrast and saturation is a factor: 0 removes
+them, 1 keeps the image. For hue it is a fraction of the circle, -0.5 to 0.5; for posterize the
+distance between the remaining levels; for solarize the least value that is inverted."""
 
 _RED, _GREEN, _BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -145,7 +145,7 @@ def value_touched(value, code, magnitude, mean, largest):  # type: ignore[no-unt
 
 @njit
 def lowest(largest):  # type: ignore[no-untyped-def]
-    """Return the lower limit for this upper limit: 0, or -infinity if the upper one is infinite."""
+    """Return the lower limit of values: 0, or -infinity if the upper limit is infinite."""
     return _ZERO if largest < np.float32(math.inf) else np.float32(-math.inf)
 
 
@@ -164,7 +164,7 @@ def _saturated(red, green, blue, factor):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _turned(red, green, blue, shift):  # type: ignore[no-untyped-def]
-    """Shift the hue in HSV, within the pixel's own range of values."""
+    """Shift the hue in HSV, between the least and the largest value of the pixel."""
     high = _larger(red, _larger(green, blue))
     chroma = high + _larger(-red, _larger(-green, -blue))
     inverse = quotient32(_ONE, chroma if chroma > _ZERO else _ONE)
@@ -186,7 +186,7 @@ def _larger(a, b):  # type: ignore[no-untyped-def]
 
 @njit
 def _share(sextants):  # type: ignore[no-untyped-def]
-    """Return the missing share of the chroma; `sextants` is from -6 to 18."""
+    """Return the share of the chroma to subtract; `sextants` is a hue from -6 to 18."""
     positive = sextants + np.float32(6)
     turns = np.float32(np.int32(positive * np.float32(1 / 6)))
     place = positive - np.float32(6) * turns

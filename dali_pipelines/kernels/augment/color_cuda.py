@@ -1,6 +1,6 @@
-"""Change the colours of a batch of images on a GPU; see `color.retouch`.
+"""Change the colours of a batch of images on a GPU, see `color.retouch`.
 
-Arrays are passed as addresses on the device.
+Arguments are addresses of arrays on the device.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def tiles(images: Sequence[RetouchedImage]) -> int:
 
 @cuda_jit
 def sum_gray(table):  # type: ignore[no-untyped-def]
-    """Sum the gray values whose mean the contrast step of each image needs.
+    """Sum the gray values of each image before its contrast step, which needs their mean.
 
     Launch ``[(PARTS, images), THREADS]`` with the address of a `launch_table`.
     """

@@ -7,7 +7,7 @@ import math
 from dali_pipelines.kernels.jit import njit
 
 ATTEMPTS = 10
-"""Parts that are tried, as in torchvision."""
+"""Maximum number of attempts, as in torchvision."""
 NUM_FRACTIONS = 3 + 2 * ATTEMPTS
 
 P, LEAST_AREA, MOST_AREA, LEAST_RATIO, MOST_RATIO = range(5)

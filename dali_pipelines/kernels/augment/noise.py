@@ -1,13 +1,13 @@
-"""Add noise to an image: normal noise, or that of photons and a detector.
+"""Add noise to an image: normal noise, or photon noise and read noise.
 
-The noise of a value depends only on a key and on its position in the image, on any device.
+On any device the noise of a value depends only on a key and on the position in the image.
 
 Notes
 -----
-Photon counts with a mean below `_MANY` are exact inverses of 64 random bits. Larger ones are the
-integers of the Cornish-Fisher expansion in Giles, "Algorithm 955: Approximation of the inverse
-Poisson cumulative distribution function", ACM TOMS 42, 2016, to order 1/mean: 2 of 10,000 differ
-from the exact inverse, by one.
+Photon counts with a mean below `_MANY` are the exact inverse of the Poisson distribution at 64
+random bits. Counts with a larger mean are the rounded Cornish-Fisher expansion in Giles, "Algorithm
+955: Approximation of the inverse Poisson cumulative distribution function", ACM TOMS 42, 2016, to
+order 1/mean: 2 of 10,000 differ from the exact inverse, by one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dali_pipelines.kernels.bits import quotient64
 from dali_pipelines.kernels.jit import njit
 
 VALUES = 4
-"""Values that share one block of random words."""
+"""Number of values that share one block of random words."""
 _MANY = 16.0
 _COUNTLESS = 1e15
 _ROUND = 1.5 * 2.0**52
-"""Constant that rounds a number below 2**51 to an integer when added and then subtracted."""
+"""Constant for rounding: if it is added and then subtracted, a number below 2**51 is rounded."""
 _ZERO, _LOW, _HIGH = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -54,7 +54,7 @@ def add_noise(out, image, numbers):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def normal_block(key, block):  # type: ignore[no-untyped-def]
-    """Return the normal numbers of four consecutive values."""
+    """Return normal random numbers for four consecutive values."""
     a, b, c, d = philox(key, (block & _LOW, block >> _HIGH, _ZERO, _ZERO))
     first, second = normals(a, b)
     third, fourth = normals(c, d)
@@ -74,7 +74,7 @@ def add_photon_noise(out, image, numbers):  # type: ignore[no-untyped-def]
         the read noise in electrons.
     """
     key, gain, read_noise = key_of(numbers), np.float64(numbers[2]), np.float64(numbers[3])
-    for place in range(image.size):  # becomes vectors
+    for place in range(image.size):  # compiles to vector instructions
         words = _words(key, place)
         out[place] = _exposed_to_many(image[place], words, gain, read_noise)
     for place in range(image.size):
@@ -85,7 +85,7 @@ def add_photon_noise(out, image, numbers):  # type: ignore[no-untyped-def]
 
 @njit
 def exposed(value, key, place, gain, read_noise):  # type: ignore[no-untyped-def]
-    """Return a value with noise. NaN and infinity stay, and values below 0 have no photons."""
+    """Return a value with noise. NaN and infinity stay; values below 0 have no photons."""
     words = _words(key, place)
     if _is_faint(value, gain):
         return _exposed_to_few(value, words, gain, read_noise)

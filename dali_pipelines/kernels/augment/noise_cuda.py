@@ -1,4 +1,4 @@
-"""Add noise to a batch of images on a GPU, see `noise`. Arrays are passed as addresses."""
+"""Add noise to a batch of images on a GPU, see `noise`. Arguments are addresses of arrays."""
 
 from __future__ import annotations
 

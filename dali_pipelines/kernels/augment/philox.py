@@ -3,8 +3,8 @@
 Notes
 -----
 Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the tests
-contain its test vectors. Normal numbers use the Box-Muller transform, with the polynomials of
-`sinf` and `cosf` in Moshier's Cephes library.
+compare with its test vectors. Normal numbers are from the Box-Muller transform, with the
+polynomials of `sinf` and `cosf` of Moshier's Cephes library.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def philox(key, counter):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     key : tuple of 2 uint64
-        Key; all words here are below 2**32.
+        Key. All words are below 2**32.
     counter : tuple of 4 uint64
-        Number of the block of words, as four words.
+        Number of the block of random words, as four words.
 
     Returns
     -------

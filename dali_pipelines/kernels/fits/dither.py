@@ -1,4 +1,4 @@
-"""Convert the integers of RICE_1 tiles back to the quantised floats.
+"""Convert integers of tiles back to the floats from which they were quantised.
 
 Notes
 -----
@@ -31,8 +31,8 @@ def _random_numbers() -> NDArray[np.float32]:
 
 
 RANDOM = _random_numbers()
-"""Random numbers of the standard, passed to kernels as an address: they do not fit into a GPU's
-constant memory."""
+"""Random numbers of the standard. Kernels get their address, because they do not fit into the
+constant memory of a GPU."""
 
 
 @njit
@@ -79,7 +79,7 @@ def random_row(tile, seed):  # type: ignore[no-untyped-def]
 
 @njit
 def _random(numbers, row, position):  # type: ignore[no-untyped-def]
-    """Return the random number of a pixel; after the end of the table the next row begins."""
+    """Return the random number of a pixel. At the end of the table the next row follows."""
     place = _start(numbers, row) + position
     while place >= _SIZE:
         position = place - _SIZE

@@ -1,4 +1,4 @@
-"""Decode the payload of a FITS image to normalised, flipped pixels in one pass on a CPU core.
+"""Decode the payload of a FITS image to normalised, flipped pixels in one pass on a CPU.
 
 `dali_pipelines.kernels.fits.image_cuda` is the counterpart for GPUs.
 """
@@ -60,8 +60,8 @@ from readers.fits.payload import (
 DAMAGED = 1
 """Status of an image whose bytes are damaged."""
 
-# Rows of int64 per lane, stored after the pixels: `decode_chunk`'s state, end and counts; needed
-# and total pixels of its tile; and the rest of an unfinished PLIO_1 instruction.
+# Rows of int64 per lane, after the pixels: state, end and counts of `decode_chunk`; number of
+# needed and of all pixels of the tile; and the rest of an unfinished PLIO_1 instruction.
 _ROWS = 8
 
 
@@ -72,17 +72,18 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     Parameters
     ----------
     out : ndarray, shape (height, width, 1), float32, uint8, int16 or int32
-        Output, written in full: physical values if float32, otherwise the stored integers.
+        Output, written in full: physical values as float32, or the stored integers.
     payload : ndarray, shape (bytes,), uint8
         RICE_1 tiles or big-endian values, then `readers.fits.payload.PADDING` bytes.
     plan : ndarray, shape (numbers,), int64
         See `readers.fits.payload`. Without tiles the image is all zeros.
     scaling : ndarray, shape (numbers,), float64
-        BSCALE, BZERO and BLANK (NaN for none); ZSCALE, ZZERO and ZBLANK of each quantised tile.
+        BSCALE, BZERO and BLANK (NaN for none); then ZSCALE, ZZERO and ZBLANK of each quantised
+        tile.
     flip : ndarray, shape (2,), int32
         Whether to flip left-right and up-down.
     finish : ndarray, shape (2,), float32
-        Mean and 1/std: ``(value - mean) * (1 / std)`` is written. Shape (0,) for integers.
+        Mean and 1/std: ``(value - mean) * (1 / std)`` is written. For integers the shape is (0,).
 
     Returns
     -------
@@ -168,7 +169,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
 
 @njit
 def _load(pixels, address, stored, pitch):  # type: ignore[no-untyped-def]
-    """Load uncoded values; return the bytes to advance: all bytes, or one plane if shuffled."""
+    """Load uncoded values; return the bytes to advance, in each plane of bytes if shuffled."""
     bitpix = bitpix_of(stored)
     item = abs(bitpix) // 8
     if is_shuffled(stored):
@@ -187,7 +188,7 @@ def _load(pixels, address, stored, pitch):  # type: ignore[no-untyped-def]
 
 @njit
 def _load_int16(pixels, address):  # type: ignore[no-untyped-def]
-    """Load values of 2 bytes, in a loop that becomes vectors."""
+    """Load values of 2 bytes, in a loop that compiles to vector instructions."""
     values = array_at(address, 2 * pixels.size, np.uint8)
     for i in range(pixels.size):
         pixels[i] = (np.int32(np.int8(values[2 * i])) << 8) | np.int32(values[2 * i + 1])
@@ -195,7 +196,7 @@ def _load_int16(pixels, address):  # type: ignore[no-untyped-def]
 
 @njit
 def _load_shuffled_int16(pixels, address, pitch):  # type: ignore[no-untyped-def]
-    """Load values of 2 bytes that are `pitch` bytes apart, in a loop that becomes vectors."""
+    """Load values whose 2 bytes are `pitch` bytes apart, in a loop that compiles to vectors."""
     first = array_at(address, pixels.size, np.int8)
     second = array_at(address + pitch, pixels.size, np.uint8)
     for i in range(pixels.size):
@@ -204,7 +205,7 @@ def _load_shuffled_int16(pixels, address, pitch):  # type: ignore[no-untyped-def
 
 @njit
 def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
-    """Load values of 4 bytes that are `pitch` bytes apart, in a loop that becomes vectors."""
+    """Load values whose 4 bytes are `pitch` bytes apart, in a loop that compiles to vectors."""
     first = array_at(address, pixels.size, np.int8)
     second = array_at(address + pitch, pixels.size, np.uint8)
     third = array_at(address + 2 * pitch, pixels.size, np.uint8)
@@ -216,7 +217,7 @@ def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
 
 @njit
 def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
-    """Write the tile's pixels from index `begin` on, as far as they are in the window."""
+    """Write the pixels of a tile from index `begin` on, if they are in the window."""
     rows, columns = image.shape
     y, x, _, width, _, right = tile_bounds(plan, tile, rows, columns)
     left = max(-x, 0)
@@ -269,7 +270,7 @@ def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, f
 
 @njit
 def _convert(line, pixels, kind, bitpix, scaling, backwards, finish):  # type: ignore[no-untyped-def]
-    """Write one line of unquantised pixels, in two simple loops that become vectors."""
+    """Write one line of unquantised pixels, in two simple loops that compile to vectors."""
     scale, zero, blank = scaling[BSCALE], scaling[BZERO], scaling[BLANK]
     mean, factor = finish[0], finish[1]
     last = np.uint64(pixels.size - 1)  # unsigned: no check for negative indices

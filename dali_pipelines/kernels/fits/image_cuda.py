@@ -1,8 +1,8 @@
 """Decode the images of a batch on a GPU in one launch, with one thread per tile.
 
 numba-cuda compiles the functions of `rice_cuda`, `rice_stream` and `pixel` for the GPU. A warp
-takes 32 tiles of one image. Each thread decodes a block of its tile into shared memory; then all
-threads write block by block together, neighbouring threads to neighbouring addresses.
+decodes 32 tiles of one image. Each thread decodes a block of its tile to shared memory. Then all
+threads write these blocks together, neighbouring threads to neighbouring addresses.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from readers.fits.payload import (
 )
 
 _PITCH = MAX_BLOCKSIZE + 1
-"""Pixels per thread in shared memory: odd, so that threads that write at the same time use
-different banks."""
+"""Pixels per thread in shared memory. The number is odd, so that the threads write to different
+banks."""
 
 _COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN, _LEFT = range(11)
 _SHARED = 13
-"""Fields of each thread's tile in shared memory: count of pixels just decoded, position in the
-window, width, row and column in the tile where those pixels begin, and two for `read_runs`. Odd,
-too."""
+"""Numbers of each thread's tile in shared memory, also odd: count of the decoded pixels, position
+in the window, width, right end, kind, quantisation, random numbers; row and column in the tile of
+the first decoded pixel; and two numbers for `read_runs`."""
 
 
 @cuda_jit
@@ -83,7 +83,7 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
     num_images : int64
         Rows of the table.
     item : int64
-        Bytes per output pixel; 0 for float32, which is scaled and normalised.
+        Bytes per integer of the output; 0 for float32, with scaling and normalisation.
     mean, factor : float32
         Output pixels are ``(value - mean) * factor``.
     random_numbers : int64
@@ -188,7 +188,7 @@ def _load_shuffled(pixels, address, item, pitch):  # type: ignore[no-untyped-def
 
 @njit
 def _set_shared(view, tile, bytepix, shared):  # type: ignore[no-untyped-def]
-    """Set the shared fields of a tile once, as they need divisions."""
+    """Set the shared numbers of a tile, once, because they need divisions."""
     y, x, _, width, _, right = tile_bounds(view.plan, tile, view.rows, view.columns)
     stored = tile_number(view.plan, tile, STORED)
     shared[_Y], shared[_X], shared[_WIDTH], shared[_RIGHT] = y, x, width, right
@@ -210,7 +210,7 @@ def _advance(shared, blocksize):  # type: ignore[no-untyped-def]
 
 @njit
 def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, factor):  # type: ignore[no-untyped-def]
-    """Write this thread's share of a tile's pixels that are in the window."""
+    """Write the pixels of a block that are this thread's share, if they are in the window."""
     i, count = np.uint64(lane), np.uint64(shared[_COUNT])
     while i < count:
         offset = np.int64(i)
@@ -225,7 +225,7 @@ def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, fac
 
 @njit
 def _straight(view, shared):  # type: ignore[no-untyped-def]
-    """Return the output index of a block's first pixel if the others follow it there, or -1."""
+    """Return the output index of a block's first pixel; -1 unless the others follow directly."""
     if 0 < shared[_COUNT] <= shared[_RIGHT] - shared[_COLUMN]:
         return _place(view, shared, 0)
     return np.int64(-1)

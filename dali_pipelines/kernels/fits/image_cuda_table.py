@@ -1,4 +1,4 @@
-"""Table that describes the images of a batch to a GPU, and the values that threads read from it."""
+"""Table that describes the images of a batch to a GPU, and functions that read from it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def launch_table(images: Sequence[DecodedImage]) -> tuple[NDArray[np.int64], int
 
 
 class TileView(NamedTuple):
-    """Values shared by all pixels of an image."""
+    """Values of an image, for all its pixels."""
 
     out: Any
     status: Any
@@ -140,7 +140,7 @@ def image_of(table, num_images, block):  # type: ignore[no-untyped-def]
 
 @njit
 def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
-    """Read the values shared by all pixels of an image."""
+    """Read the values of an image."""
     plan, scaling = field_of(table, image, _PLAN), field_of(table, image, _SCALING)
     flip = field_of(table, image, _FLIP)
     scaling_size = field_of(table, image, _SCALING_SIZE)

@@ -1,4 +1,4 @@
-"""Convert one pixel of a FITS image, on any device, from stored bytes to its physical value.
+"""Convert a pixel of a FITS image from its stored bytes to its physical value, on any device.
 
 Notes
 -----
@@ -29,7 +29,7 @@ _SIGN = 128
 
 @njit
 def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-untyped-def]
-    """Return whether a tile of `size` pixels is inside the payload and has the right length."""
+    """Return whether a tile of `size` pixels is inside the payload, and its length is right."""
     if place < 0 or length < 0 or place > payload_size - PADDING - length:
         return False
     return stored in (RICE, PLIO) or length == size * (abs(bitpix_of(stored)) // 8)
@@ -49,7 +49,7 @@ def is_shuffled(stored):  # type: ignore[no-untyped-def]
 
 @njit
 def is_quantized(stored, dither):  # type: ignore[no-untyped-def]
-    """Return whether a tile holds quantised floats; other tiles of the image then hold floats."""
+    """Return whether a tile holds quantised floats; other tiles of the image may hold floats."""
     return dither != UNQUANTIZED and (stored == RICE or (stored + _SIGN) & QUANTIZED != 0)
 
 

@@ -2,7 +2,8 @@
 
 Notes
 -----
-FITS Standard 4.0, section 10.4.3. The high bits of a word are an instruction, the low 12 a number.
+FITS Standard 4.0, section 10.4.3. The high 4 bits of a word are an instruction, the others a
+number.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dali_pipelines.kernels.bits import load_big_endian
 from dali_pipelines.kernels.jit import njit
 
 _ZEROS, _SET, _ADD, _SUBTRACT, _HIGHS, _ZEROS_AND_HIGH, _ADD_AND_HIGH, _SUBTRACT_AND_HIGH = range(8)
-"""Instructions: write zeros; set, add to, or subtract from the high value; write high values; write
-zeros, then one high value; add to, or subtract from, the high value and write it."""
+"""Instructions: write zeros; set, increase or decrease the high value; write high values; write
+zeros, then one high value; increase the high value and write it; decrease it and write it."""
 
 _LANES = 16
-"""Pixels written at once."""
+"""Pixels written at a time."""
 
 
 @njit
@@ -33,7 +34,7 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
     high : int32
         High value, 1 at the start of a tile.
     left : ndarray, shape (2,), int32
-        Pixels still to be written for the last instruction: zeros, then high values. Updated.
+        Pixels that the last instruction still has to write: zeros, then high values. Updated.
 
     Returns
     -------
@@ -60,9 +61,9 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _fill(pixels, start, stop, value):  # type: ignore[no-untyped-def]
-    """Write a value from `start` to `stop`, and to some pixels after that.
+    """Write a value from `start` to `stop`, and to some pixels after `stop`.
 
-    Runs are so short that a simple loop would end before its vectors begin.
+    Most runs are too short for the vectors of a simple loop.
     """
     at = start
     while at < stop and at + _LANES <= pixels.size:

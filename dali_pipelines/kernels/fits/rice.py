@@ -1,4 +1,4 @@
-"""Decode many RICE_1 tiles at a time on a CPU core: in vectors, or four in lockstep.
+"""Decode many RICE_1 tiles at a time on a CPU core, in vectors, or four in lockstep.
 
 `dali_pipelines.kernels.fits.rice_stream` describes the format.
 """
@@ -30,11 +30,11 @@ from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.vectors import HAS_VECTORS
 
 CHUNK = 4096
-"""Pixels of a tile that a core decodes at a time: the chunks of all tiles fit into its cache."""
+"""Pixels of a tile that are decoded at a time. The chunks of all tiles fit into a core's cache."""
 
 PITCH = CHUNK + 16
-"""Pixels from one tile's chunk to the next. It is a constant, to need no register, and not a power
-of two, so that chunks do not evict each other from the cache."""
+"""Pixels from the chunk of one tile to the next. A constant needs no register. It is not a power of
+two, so that chunks do not evict each other from the cache."""
 
 _1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
 
@@ -42,32 +42,33 @@ _read_short = block_reader(short=True, pitch=4 * PITCH)
 _read_long = block_reader(short=False, pitch=4 * PITCH)
 _pass_short = block_reader(short=True)
 _HIGHEST_SHORT = 10
-"""Highest code for which the differences of a block are nearly always short."""
+"""Highest code of blocks whose differences are nearly always short."""
 _FEW_LONG = LANES // 4
-"""Number of tiles with higher codes up to which reading them singly beats long reads for all."""
+"""Up to this number, tiles with higher codes are read one by one; this is faster than long reads of
+all tiles."""
 _FEWEST = LANES // 8
-"""Fewest tiles for which vectors are faster than one tile after the other."""
+"""Minimum number of tiles for which vectors are faster than one tile after the other."""
 
 
 @njit
 def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the next pixels of up to `LANES` tiles.
 
-    With one tile, each step waits for the previous one: load, count zeros, advance. Several at a
-    time keep the processor busy: in vectors if the CPU has them, otherwise four in lockstep.
+    With one tile, each step (load, count zeros, advance) waits for the previous one. Several tiles
+    at a time keep the processor busy: in vectors if the CPU has them, otherwise four in lockstep.
 
     Parameters
     ----------
     pixels : ndarray, shape (LANES * PITCH,), int32
-        Output: the pixels of tile ``lane`` start at ``lane * PITCH``. Of its `CHUNK` pixels only
-        the first ``counts[lane]`` are valid; of 8- and 16-bit pixels, only the low bits.
+        Output. The pixels of tile ``lane`` start at ``lane * PITCH``; the first ``counts[lane]`` of
+        them are valid. Of pixels of 8 and 16 bits only the low bits are valid.
     state : ndarray, shape (3, LANES), int64
         Position in each stream (an address times 8, plus bits), its last pixel, and the code of its
-        block. Updated. Initially the position after `first_pixel`, and that pixel.
+        block. Updated. Initially the first pixel, and the position after it; see `first_pixel`.
     end : ndarray, shape (LANES,), int64
         End of each stream; `readers.fits.payload.PADDING` bytes after it are readable.
     counts : ndarray, shape (LANES,), int64
-        Pixels to decode of each tile, at most `CHUNK`. The number of pixels decoded earlier is a
+        Number of pixels of each tile to decode, at most `CHUNK`. Earlier calls have decoded a
         multiple of blocksize.
     unwanted : int
         Number of pixels at the start of each tile that need not be written.
@@ -144,7 +145,7 @@ def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
 
 @njit
 def _by_fours(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks that four tiles have in common in lockstep, and the rest one by one."""
+    """Decode four tiles in lockstep as long as all have blocks, and the rest one by one."""
     at, last = state[0], state[1]
     for first in range(0, LANES, 4):
         four = slice(first, first + 4)
@@ -179,10 +180,10 @@ def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type
 
 @njit
 def _in_lockstep(pixels, at, end, last, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks up to pixel `stop`, which is in all four tiles.
+    """Decode the blocks up to pixel `stop`, which all four tiles have.
 
-    The inner loop has few live variables, so that they fit into registers. It does not check for
-    the end of a tile and may overrun it by up to one block.
+    The inner loop has few variables, so that they fit into registers. It does not check for the end
+    of a tile, and may read up to one block beyond.
     """
     raw_code = RAW_CODES[bytepix >> 1]
     t0, t1, t2, t3 = at[0], at[1], at[2], at[3]

@@ -1,7 +1,8 @@
 """Read the blocks of a RICE_1 tile on a GPU, with the next bits of the stream in a register.
 
-Loads are slow there, and an unaligned one takes two; so one aligned word is loaded for every 32
-bits. Pixels and damage equal those of `rice_stream`, which describes the format.
+Loads are slow on a GPU, and an unaligned load takes two. Therefore an aligned word is loaded for
+every 32 bits. Pixels and reported damage are the same as in `rice_stream`, which describes the
+format.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
     if code == RAW_CODES[bytepix >> 1]:
         return _read_raw(pixels, at, end, last, np.int32(8 * bytepix))
     low = np.int32(code)
-    # Zeros of a difference that is near in the sense of `rice_stream` and fits into a word.
+    # Bits of the longest difference that has fewer zeros than NEAR and fits into a word.
     most = min(np.int32(low + np.int32(NEAR)), _WORD)
     bits, filled, ahead = _begun(at)
     while i < count:
@@ -54,7 +55,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
 
 @njit
 def _read_raw(pixels, at, end, last, each):  # type: ignore[no-untyped-def]
-    """Read differences that are stored unencoded."""
+    """Read differences that are stored raw."""
     if at + pixels.size * each > end:
         return np.int64(-1), last
     bits, filled, ahead = _begun(at)

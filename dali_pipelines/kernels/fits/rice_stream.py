@@ -1,13 +1,13 @@
 """Read one RICE_1 tile step by step, on any device.
 
-Nothing in the stream is trusted: no bit after the end of the tile is used, and damage is always
-reported.
+The stream is not trusted: no bit after the end of the tile is used, and all damage is reported.
 
 Notes
 -----
-FITS Standard 4.0, section 10.4.1; White & Becker, "On-board compression" (1998). A tile is its
-first pixel, raw, then blocks of differences between consecutive pixels, folded to be positive. A
-block is a code (length plus one), then the differences: high bits in unary, low bits plain.
+FITS Standard 4.0, section 10.4.1; White & Becker, "On-board compression" (1998). A tile begins with
+its first pixel, raw. Blocks of differences between consecutive pixels follow, folded to be
+positive. A block begins with a code: the number of low bits, plus one. In each difference the high
+bits are unary and the low bits plain.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from dali_pipelines.kernels.bits import leading_zeros, load_big_endian
 from dali_pipelines.kernels.jit import njit
 
 LENGTH_BITS = (3, 4, 5)
-"""Bits of a block's code, for 1, 2 and 4 bytes per pixel (index bytepix >> 1)."""
+"""Bits of a block's code, for 1, 2 and 4 bytes per pixel; the index is bytepix >> 1."""
 
 RAW_CODES = (6, 14, 25)
-"""Codes of blocks whose differences are stored plain; higher codes are invalid."""
+"""Codes of blocks whose differences are stored raw; higher codes are invalid."""
 
 NEAR = np.uint64(30)
-"""Leading zeros below which a difference fits into the 57 bits of a word: 30 + 1 + 24 at most."""
+"""Limit of leading zeros: a difference with fewer fits into the 57 bits of a word, as it has at
+most 30 + 1 + 24 bits."""
 
 
 @njit
@@ -35,7 +36,7 @@ def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
 
 @njit
 def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
-    """Return whether a position is possible after the last needed pixel."""
+    """Return whether a position is valid after the last needed pixel."""
     return at <= end and not (whole and end - at >= 8)
 
 
@@ -108,7 +109,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
 
 @njit
 def next_difference(at, end, code):  # type: ignore[no-untyped-def]
-    """Return the position after one difference (-1 if the stream ends too early) and its value."""
+    """Return the position after a difference (-1 if the stream ends too early), and its value."""
     word = bits_at(at)
     zeros = leading_zeros(word)
     if zeros < NEAR:
@@ -128,9 +129,9 @@ def next_difference(at, end, code):  # type: ignore[no-untyped-def]
 
 @njit
 def near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
-    """Read a difference with fewer than `NEAR` leading zeros, which one word holds completely."""
-    # From the left: the zeros, a one, and the low bits. After the shift to the right end,
-    # (zeros - 1) << code is still missing.
+    """Read a difference with fewer than `NEAR` leading zeros, which is completely in one word."""
+    # The word has the zeros, a one and the low bits. Shifted to the right, the one is 1 << code,
+    # but the high bits are the number of zeros.
     used = zeros + np.uint64(code)
     folded = np.int64(word >> (np.uint64(63) - used)) + ((np.int64(zeros) - 1) << code)
     return at + np.int64(used) + 1, (folded >> 1) ^ -(folded & 1)

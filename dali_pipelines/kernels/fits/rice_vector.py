@@ -1,13 +1,13 @@
 """Read a block of many RICE_1 tiles at a time, in vectors with a slot for each tile.
 
-This is `rice_stream` written as vectors, because LLVM does not vectorise it. Two vectors are in
-flight: one computes while the other waits.
+This is `rice_stream` as vectors, because LLVM does not vectorise it. Two vectors are processed in
+turn, so that one computes while the other waits.
 
 Notes
 -----
-AVX2 cannot count leading zeros. Instead bits are converted from integer to float32: the exponent
-then gives the number of leading zeros, and the mantissa the bits after them and a one. This is less
-work than counting and shifting, with AVX-512 too.
+AVX2 cannot count leading zeros. Instead integers are converted to float32: the exponent gives the
+number of leading zeros, and the mantissa the bits after the first one. This is less work than
+counting and shifting, also with AVX-512.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _STEPS = 8
 """Pixels of each tile per iteration."""
 
 ENDED = -2
-"""Result of `read_codes`, in place of the highest code, if a tile ends before it."""
+"""Result of `read_codes` if a tile ends before its code."""
 READ = -1
-"""Code of a block that has no differences or has been read."""
+"""Code of a block that has no differences, or that has been read."""
 RAW = -2
-"""Code of a block whose differences are stored plain, for any number of bytes per pixel."""
+"""Code of a block whose differences are stored raw, for any number of bytes per pixel."""
 
 _WINDOW, _WORD = 32, 57
-"""Bits of a window; and valid bits of a word, for any first bit."""
+"""Bits of a window, and valid bits of a word that begins at any bit."""
 _MANTISSA, _EXPONENT = 23, 127 + 23
-"""Mantissa bits of a float32; and the exponent of integers with one bit more."""
+"""Mantissa bits of a float32, and the exponent of integers of 24 bits."""
 
 
 def _row(builder: Any, address: Any, row: int) -> list[Any]:
@@ -60,7 +60,7 @@ def _load(builder: Any, pointers: list[Any]) -> list[Any]:
 
 
 def _readable(builder: Any, state: Any) -> Any:
-    """Return readable byte positions, for tiles that take no part."""
+    """Return a readable address, as positions in bits, for tiles that have no block to read."""
     return vectors.filled(builder, builder.shl(state, ir.Constant(WORD, 3)))
 
 
@@ -73,8 +73,8 @@ def read_codes(
     Parameters
     ----------
     state : int
-        Address of positions, last pixels and codes, as for `block_reader`. Positions and codes are
-        updated; tiles without such a block get the code `READ`.
+        Address of positions, last pixels and codes, as in `block_reader`. Positions and codes are
+        updated. Tiles without another whole block get the code `READ`.
     end, counts : int
         Addresses of each tile's end position and number of pixels, int64.
     after : int
@@ -82,12 +82,12 @@ def read_codes(
     bits : int
         Bits per code.
     raw : int
-        Code for plain differences; it is replaced by `RAW`.
+        Code of raw differences; it is replaced by `RAW`.
 
     Returns
     -------
     int
-        Highest other code; or `ENDED`, which leaves the state unchanged.
+        Highest code, except for raw ones. Or `ENDED`, and the state is not changed.
     """
     del typing_context
 
@@ -122,10 +122,10 @@ def read_codes(
 
 
 class _Tiles:
-    """Tiles of a vector while one of their blocks is read; tiles with a code below 0 do not move.
+    """Tiles of a vector while a block of each is read. Tiles with a code below 0 do not move.
 
-    One word per tile is loaded. Its high half is a window on the next difference or, if differences
-    are short, on two of at most 24 bits. Then the word is shifted, and the next window is read.
+    One word per tile is loaded. Its high half, the window, contains the next difference; or, if
+    differences are short, two of at most 24 bits. Then the word is shifted for the next window.
     """
 
     def __init__(self, builder: Any, state: list[list[Any]], elsewhere: Any, short: bool) -> None:
@@ -140,7 +140,7 @@ class _Tiles:
         def of_active(count: Any, otherwise: int) -> Any:
             return b.select(b.icmp_signed(">=", code, slots(0)), count, slots(otherwise))
 
-        # After a shift by 32 all bits are 0, so other tiles neither move nor yield differences.
+        # A shift by 32 clears all bits: inactive tiles neither move nor get differences.
         self._to_zeros = of_active(slots(_MANTISSA), 32)
         self._exponent = of_active(slots(_EXPONENT), 0)
         self._shortest = of_active(b.add(code, slots(1)), 0)
@@ -149,7 +149,7 @@ class _Tiles:
         self._to_sign = of_active(b.add(code, slots(31 - _MANTISSA)), 32)
 
     def enter_loop(self) -> None:
-        """Add the variables of the loop at its head."""
+        """Add the variables of the loop at its beginning."""
         kinds = (WORDS_OF_VECTOR, WORDS_OF_VECTOR, *[SLOTS_OF_VECTOR] * 3)
         self._phis = [self._b.phi(kind) for kind in kinds]
         self._first = (*self._at, self._last, slots(0), slots(0))
@@ -195,12 +195,15 @@ class _Tiles:
         self._taken = b.add(self._taken, in_window)
 
     def _difference(self, window: Any) -> tuple[Any, Any]:
-        """Return a difference's bits, more than any window has if 24 are zeros, and its value."""
+        """Return the number of bits of a difference, and its value.
+
+        If it begins with 24 zeros, the number is larger than any window.
+        """
         b = self._b
         number = vectors.floats(b, b.lshr(window, slots(32 - _MANTISSA - 1)))
         zeros = b.sub(self._exponent, vectors.right(b, number, self._to_zeros))
         if self._short:
-            # Zeros lower the exponent by one each, and 31 - zeros inverts the bits of `zeros`.
+            # Each zero lowers the exponent by one; 31 - zeros has the inverted bits of `zeros`.
             folded = b.sub(number, slots((_EXPONENT - 31) << _MANTISSA))
             folded = b.xor(folded, slots(31 << _MANTISSA))
             sign = b.ashr(vectors.left(b, folded, self._to_sign), slots(31))
@@ -214,15 +217,15 @@ class _Tiles:
         return b.add(zeros, self._shortest), b.xor(half, sign)
 
     def _too_long(self) -> Any:
-        """Return the slots in which a window or a word had too few bits."""
+        """Return the slots whose window or word had too few bits."""
         b, most = self._b, slots(_WINDOW)
-        if self._short:  # one takes 24 bits at most, the other at least code + 1
+        if self._short:  # one has at most 24 bits, the other at least code + 1
             most = vectors.smaller(b, b.add(self._code, slots(25)), most)
         of_window = b.icmp_unsigned(">", self._of_window, most)
         return b.or_(of_window, b.icmp_unsigned(">", self._of_word, slots(_WORD)))
 
     def finish(self, places: list[Any]) -> Any:
-        """Store the state of the tiles that were read; return words that mark the others."""
+        """Store the state of tiles that were read completely; return words that mark the others."""
         b = self._b
         bad = b.sext(self._too_long(), SLOTS_OF_VECTOR)
         last = vectors.widened(b, self._last, slots(0))
@@ -244,17 +247,17 @@ def block_reader(*, short: bool, pitch: int | None = None) -> Any:
     short : bool
         True to read four differences from a loaded word, False for two.
     pitch : int, optional
-        Bytes from the pixels of one tile to those of the next. By default no pixels are written:
-        the blocks after this one only need its last pixels.
+        Bytes from the pixels of one tile to those of the next. By default no pixels are written,
+        and only the last pixels are stored in the state, for the next blocks.
 
     Returns
     -------
     (pixels, state, size) -> bool
-        `pixels` is the address of the first int32 of the first tile's output. `state` is the
-        address of `LANES` positions in bits, last pixels and codes, int64. `size` is the number of
-        pixels in the block, a multiple of 8. The result is whether all tiles were read; their code
-        becomes `READ`. Tiles that are `RAW` or have too long differences keep their state, and
-        their pixels are invalid.
+        `pixels` is the address of the output, int32, of the first tile. `state` is the address of
+        `LANES` positions in bits, last pixels and codes, int64. `size` is the number of pixels in
+        the block, a multiple of 8. The result is True if all tiles were read. The code of a tile
+        that was read becomes `READ`. Tiles with the code `RAW`, or with too long differences, keep
+        their state, and their pixels are invalid.
     """
 
     def codegen(_context: Any, b: Any, _signature: Any, args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Positions of a plan's tiles in the image, and the parts that a window needs."""
+"""Positions of the tiles of a plan in the image, and the parts of them that a window needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from readers.fits.payload import HEAD, HEIGHT, LEFT, PER_TILE, TILE_HEIGHT, TILE
 
 @njit(inline="always")
 def number(plan, place):  # type: ignore[no-untyped-def]
-    """Return a number at the start of the plan, whose address is `plan`."""
+    """Return a number from the head of the plan at address `plan`."""
     return load_int64(plan + 8 * place)
 
 
@@ -48,8 +48,8 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
     height, width : int
         Size of the tile; tiles at the far edges of the image are smaller.
     bottom, right : int
-        End, exclusive, of the tile's rows and columns that the window needs. They begin where both
-        the window and the tile have begun.
+        Exclusive end of the tile's rows and columns that the window needs. They begin at the start
+        of the tile or of the window, whichever is later.
     """
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     top, left = number(plan, TOP), number(plan, LEFT)
@@ -64,7 +64,7 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit
 def image_tile(plan, tile, columns):  # type: ignore[no-untyped-def]
-    """Return the index of a tile among all tiles of the image, which is its row in the table."""
+    """Return the index of a tile among all tiles of the image: its row in the table of tiles."""
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     first = number(plan, LEFT) // tile_width
     across = (number(plan, LEFT) + columns - 1) // tile_width + 1 - first

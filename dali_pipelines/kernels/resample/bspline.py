@@ -3,9 +3,9 @@
 Notes
 -----
 Unser, "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine
-16(6), 1999. SciPy's ``spline_filter`` runs the filter as two recursions. Here it is truncated where
-its weights are below 1e-8, so that any part of an image can be filtered separately, and
-neighbouring pixels in parallel.
+16(6), 1999. SciPy's ``spline_filter`` is recursive. Here the filter is truncated where its weights
+are below 1e-8. Therefore any part of an image can be filtered separately, and neighbouring pixels
+in parallel.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 from dali_pipelines.kernels.jit import njit
 
 REACH = 14
-"""Pixels on each side with a weight in a coefficient."""
+"""Pixels on each side of a coefficient that have a weight in it."""
 
 _POLE = math.sqrt(3) - 2
 PREFILTER = tuple(np.float32(math.sqrt(3) * _POLE**k) for k in range(REACH + 1))
-"""Weight of a pixel in a coefficient, indexed by their distance."""
+"""Weight of a pixel in a coefficient, by their distance."""
 
 
 @njit(fastmath={"contract"})
 def spline_weights(t):  # type: ignore[no-untyped-def]
-    """Return the float32 weights of the coefficients at -1, 0, 1 and 2 for a t in [0, 1]."""
+    """Return the weights, float32, of the coefficients at -1, 0, 1 and 2, at t in [0, 1]."""
     u = np.float32(1) - t
     sixth, half, two_thirds = np.float32(1 / 6), np.float32(0.5), np.float32(2 / 3)
     tt, uu = t * t, u * u
@@ -42,7 +42,7 @@ def spline_weights(t):  # type: ignore[no-untyped-def]
 def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
     """Filter a scratch array along rows, in place: `columns + 2 * REACH` values become `columns`.
 
-    ``lines`` is float32 and has at least that many rows and columns.
+    `lines` is float32, of at least `rows` rows and `columns + 2 * REACH` columns.
     """
     for y in range(rows):
         line = lines[y]

@@ -1,10 +1,10 @@
 """Substitute values for missing pixels (holes) while an image is resampled.
 
-Holes are NaN, and pixels up to a floor if a recipe treats dark pixels as missing. A spline or a
-bilinear mean would spread one NaN to all its neighbours, so a hole is replaced by the mean of the
-nearest pixels above, below, left and right, weighted by inverse distance. Next to a hole the result
-then depends only on valid pixels and has no step. Afterwards an output pixel becomes NaN if holes
-have half or more of the weight of a bilinear sample there.
+Holes are NaN pixels, and also pixels up to a floor if a recipe treats dark pixels as missing. A
+spline or a bilinear mean would spread a NaN to all neighbours. Therefore a hole is replaced by the
+mean of the nearest pixels above, below, left and right, weighted by inverse distance: next to a
+hole the result depends only on valid pixels, without a step. In the end, an output pixel becomes
+NaN if holes have half or more of the weight of a bilinear sample at its position.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-de
     height, width, y, x : int64
         Shape of the image; row and column in it.
     floor : float32
-        Values up to the floor are holes; -inf if only NaN is a hole.
+        Values up to the floor are holes; with -inf only NaN is a hole.
     """
     total = weights = np.float32(0)
     for dy, dx in ((-1, 0), (1, 0), (0, -1), (0, 1)):

@@ -27,13 +27,13 @@ def nearest(out, image, numbers, outside):  # type: ignore[no-untyped-def]
     channels, rows, columns = out.shape
     xx, xy, x0, yx, yy, y0, top, left, height, width = numbers
     for row in range(rows):
-        # In NumPy's order, so that both round alike.
+        # In the same order as with NumPy, so that both round alike.
         x_start, y_start = xy * row + x0, yy * row + y0
         for column in range(columns):
             x = math.floor(x_start + xx * column + TO_NEAREST)
             y = math.floor(y_start + yx * column + TO_NEAREST)
             if 0 <= x < width and 0 <= y < height:
-                # Keep indices in the part that was read.
+                # Clip indices to the part that was read.
                 i = min(max(y - int(top), 0), image.shape[0] - 1)
                 j = min(max(x - int(left), 0), image.shape[1] - 1)
                 for channel in range(channels):

@@ -1,7 +1,8 @@
-"""Turn an image into spline coefficients on a GPU, see `bspline`: along rows, then along columns.
+"""Compute spline coefficients on a GPU, see `bspline`: along rows, then along columns.
 
-A block loads a tile and its surroundings within the filter's reach into shared memory, so that each
-pixel is read about once. On the way it fills holes, mirrors borders and finds the range of pixels.
+A block loads a tile, with the pixels around it within the reach of the filter, into shared memory.
+So each pixel is read about once. It also fills holes, mirrors borders and finds the range of
+pixels.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dali_pipelines.kernels.resample.warp_cuda_table import (
 )
 
 BLOCK = (32, 8)
-"""Threads of a block, columns and rows: a warp covers neighbours in a row, adjacent in memory."""
+"""Threads of a block, in columns and rows: a warp covers neighbours in a row."""
 THREADS = BLOCK[0] * BLOCK[1]
 ROW_TILE = (8, 128)
 COLUMN_TILE = (64, 32)
@@ -43,7 +44,7 @@ _PITCH = ROW_TILE[1] + 2 * REACH
 _WIDTH = COLUMN_TILE[1]
 _ROW_PIXELS, _COLUMN_PIXELS = ROW_TILE[0] * _PITCH, (COLUMN_TILE[0] + 2 * REACH) * _WIDTH
 _RUN = 4
-"""Number of coefficients of a column that a thread computes together, from the same pixels."""
+"""Number of coefficients of a column that a thread computes at a time, from the same pixels."""
 
 
 @cuda_jit
@@ -124,10 +125,10 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
 
 @cuda_jit
 def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
-    """Limit each image's spline to its range, as in aiapy, if the image is a whole frame.
+    """Set the limits of each image's spline: as in aiapy, the range of the image if it is whole.
 
-    Launch ``[images, THREADS]`` after `prefilter_rows`, whose number of blocks per image is
-    `num_ranges`.
+    Launch ``[images, THREADS]`` after `prefilter_rows`; `num_ranges` is its number of blocks per
+    image.
     """
     number, thread = cuda.blockIdx.x, cuda.threadIdx.x
     ranges, limits = field_of(table, number, RANGES), field_of(table, number, LIMITS)
@@ -148,7 +149,7 @@ def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
 
 @njit
 def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
-    """Store the range of all threads of a block. All must call it; it waits for all of them."""
+    """Store the range over all threads of a block. All threads must call this, and it waits."""
     lows = cuda.shared.array(THREADS, np.float32)
     highs = cuda.shared.array(THREADS, np.float32)
     lows[thread], highs[thread] = low, high
@@ -165,7 +166,7 @@ def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
 
 
 def _filter(step: int) -> Any:
-    """Make a filter of pixels that are `step` apart, with its weights in the instructions."""
+    """Make a filter of pixels that are `step` apart, with its weights as immediate operands."""
 
     @intrinsic
     def filtered(typing_context: Any, pixels: Any, start: Any) -> Any:
@@ -192,7 +193,7 @@ _along_row, _along_column = _filter(1), _filter(_WIDTH)
 
 @njit
 def mirror(i, size):  # type: ignore[no-untyped-def]
-    """Return `mirrored`, without its division in the usual case that i is inside."""
+    """Return `mirrored`, without a division in the usual case that i is inside."""
     return i if 0 <= i < size else mirrored(i, size)
 
 

@@ -1,12 +1,10 @@
 """Resize an image, or a part of it, by an antialiased filter on the CPU.
 
-It is DALI's ``fn.resize``, but faster.
+The results are those of DALI's ``fn.resize``. From 1280x853 RGB to 224x224 one thread takes 0.7 ms;
+Pillow takes 3.8 ms and ``fn.resize`` 5 ms (`bench` compares whole pipelines).
 
 Flips, mean and std are applied before a pixel is written: separate operators would read and write
-the image once more.
-
-From 1280x853 RGB to 224x224 one thread takes 0.7 ms, Pillow 3.8 ms and ``fn.resize`` 5 ms (`bench`
-compares whole pipelines). numba compiles it, and DALI's threads call it without the GIL.
+the image once more. numba compiles the kernel, and DALI's threads call it without the GIL.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ def resize(out, image, part, flip, finish, kind):  # type: ignore[no-untyped-def
     image : ndarray, shape (height, width, channels), uint8 or float32
         At least 1x1. Output pixels are NaN if a NaN has a weight in them.
     part : tuple of float, length 4
-        Part of the image that the output shows: y and x of its start, then of its end, in pixels
-        from the outer edge of the first one. Pixels around it have a weight, too.
+        Part of the image in the output: y and x of its start, then of its end, in pixels from the
+        outer edge of the first pixel. Pixels around the part have a weight, too.
     flip : ndarray, shape (2,), int32
         Whether to flip left-right and up-down.
     finish : ndarray, shape (channels, 2), float32
@@ -42,10 +40,10 @@ def resize(out, image, part, flip, finish, kind):  # type: ignore[no-untyped-def
 
     Notes
     -----
-    The filter reaches 1, 2 or 3 pixels to each side: of the output when the image shrinks, of the
-    source when it grows. Beyond the border the last pixel repeats, as in ``fn.resize``, which runs
-    on GPUs and offers no other rule. For each output row, its source rows
-    are summed into `line`, which is then summed along the row.
+    The filter reaches 1, 2 or 3 pixels to each side: pixels of the output if the image shrinks, of
+    the source if it grows. Beyond the border the last pixel repeats, as in ``fn.resize``, which has
+    no other mode. For each output row, the source rows are summed into `line`, and `line` is then
+    summed along the row.
     """
     height, width, channels = image.shape
     _, rows, columns = out.shape
@@ -125,7 +123,7 @@ def _filter(start, end, new_size, kind):  # type: ignore[no-untyped-def]
 
 @njit
 def _weight(x, kind):  # type: ignore[no-untyped-def]
-    """Return the filter at a distance below its reach."""
+    """Return the value of the filter at a distance below its reach."""
     if kind == LINEAR:
         return 1 - x
     if kind == CUBIC:

@@ -1,6 +1,6 @@
 """Weighted sum of RGB pixels in one vector register.
 
-numba does not run LLVM's pass that would combine the three sums, and has no vector types.
+numba has no vector types, and does not run the pass of LLVM that would combine the three sums.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def sum_rgb(typing_context: Any, pixels: Any, weights: Any, count: Any) -> Any:
     Parameters
     ----------
     pixels : int
-        Address of the first pixel's red, green and blue, float32. One value after the last pixel is
-        also read.
+        Address of the red, green and blue of the first pixel, float32. One value after the last
+        pixel is also read.
     weights : int
         Address of the first weight, float32.
     count : int

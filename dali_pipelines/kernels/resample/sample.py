@@ -1,7 +1,7 @@
-"""Sample an image, or its spline coefficients, along a row of positions, on a CPU core.
+"""Sample an image, or its spline coefficients, along a row of positions, on a CPU.
 
-If the map hardly rotates, as for AIA, hundreds of neighbouring pixels have the same offset to their
-source pixels. Such runs are computed with vectors, without gathers.
+If the affine map has almost no rotation, as for AIA, hundreds of neighbouring pixels have the same
+offset to their source pixels. Such runs are computed with vectors, without gathers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dali_pipelines.kernels.jit import njit
 from dali_pipelines.kernels.resample.bspline import spline_weights
 
 _LONG = 16
-"""Fewest pixels of a run that repay its preparation."""
+"""Minimum length of runs, in pixels, for which their preparation pays off."""
 
 
 @njit
 def sample_row(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def]
-    """Sample a row of positions that starts at (y, x), in steps of (dy, dx)."""
+    """Sample a row of positions from (y, x) on, in steps of (dy, dx)."""
     if abs(dx - 1) + abs(dy) > 1 / _LONG:
         if order == 3:
             _cubic(target, source, x, y, dx, dy)
@@ -42,7 +42,7 @@ def sample_row(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-
 
 @njit
 def _run(t, step):  # type: ignore[no-untyped-def]
-    """Return the number of steps from `t` on that stay in [0, 1), at least 1."""
+    """Return the number of steps from `t` on that are in [0, 1), at least 1."""
     if step > 0:
         return max(math.ceil(min((1 - t) / step, 1e6)), 1)
     if step < 0:

@@ -1,11 +1,11 @@
-"""Resample an image by an affine map in one pass: the warp of `aia_pipeline` on a CPU core.
+"""Resample an image by an affine map in one pass: the warp of `aia_pipeline` on a CPU.
 
 Notes
 -----
 Order 1 is bilinear. Order 3 is the interpolating cubic B-spline of ``scipy.ndimage`` with its
-mirrored border, as used by aiapy's ``register``. The output is made in square tiles. The part of
-the image that a tile needs is filtered into a scratch array in the core's cache, so that the
-coefficients of a whole frame are never written.
+mirrored border, as in aiapy's ``register``. The output is made in square tiles. The coefficients
+for a tile are computed in a scratch array, which stays in the cache of the core. The coefficients
+of a whole frame are never written.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TILE = 256
 """Approximate edge of a tile in pixels of the unreduced output."""
 NUM_SPECIAL = 4
 OUTSIDE, HOLE, LOWEST, FLOOR = range(NUM_SPECIAL)
-"""Values for special pixels: OUTSIDE is written beyond the centres of the outermost pixels, HOLE in
-holes, both before the gain. LOWEST replaces lower pixels (-inf: none), and pixels up to FLOOR are
-holes (-inf: only NaN), both before the image is resampled."""
+"""Values for special pixels. OUTSIDE is written beyond the centres of the outermost pixels, HOLE in
+holes; both come before the gain. LOWEST replaces lower pixels (none with -inf), and pixels up to
+FLOOR are holes (only NaN with -inf); both come before the image is resampled."""
 
 _MARGIN = 3
 """Extra input pixels around a tile, for the spline and for rounding."""
@@ -54,8 +54,8 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
     order : int
         Order of the spline, 1 or 3.
     reduce : int
-        Each output pixel is the mean of this many unreduced pixels along each axis, without holes;
-        it is a hole if half or more of them are holes.
+        Number of unreduced pixels along each axis whose mean, without holes, is an output pixel. If
+        half or more of them are holes, the output pixel is a hole.
     special : ndarray, shape (4,), float32
         Values for special pixels, see `OUTSIDE`.
     clip : bool
@@ -129,10 +129,10 @@ def _range(image):  # type: ignore[no-untyped-def]
 
 @njit
 def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
-    """Return the most rows and columns of the input that a tile can need."""
+    """Return the maximum number of rows and columns of the input for a tile."""
     rows = (abs(matrix[1, 0]) + abs(matrix[1, 1])) * side
     columns = (abs(matrix[0, 0]) + abs(matrix[0, 1])) * side
-    # Limited to the image's size, as any matrix is possible.
+    # At most the size of the image, because any matrix is possible.
     height = math.ceil(rows) if rows < shape[0] else shape[0]
     width = math.ceil(columns) if columns < shape[1] else shape[1]
     return height + 2 * _MARGIN + 2, width + 2 * _MARGIN + 2
@@ -140,7 +140,7 @@ def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
 
 @njit
 def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
-    """Return the start and length of the part of an axis that a tile needs; 0, 0 if none."""
+    """Return the start and the length of the input along an axis for a tile; 0, 0 for none."""
     along, across = axis[0] * (columns - 1), axis[1] * (rows - 1)
     low = start + min(along, 0.0) + min(across, 0.0)
     high = start + max(along, 0.0) + max(across, 0.0)
@@ -152,11 +152,11 @@ def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
-    """Return the first step along an axis that is inside the frame, and the end of such steps."""
+    """Return the range, start and exclusive end, of the steps that are inside along an axis."""
     if step == 0:
         return (0, count) if -_ROUNDING <= start <= size - 1 + _ROUNDING else (0, 0)
     one, other = -start / step, (size - 1 - start) / step
-    # Floats, as a tiny step makes numbers too large for integers.
+    # In floats: with a tiny step the numbers would be too large for integers.
     begin = min(max(np.ceil(min(one, other) - _ROUNDING), 0.0), float(count))
     end = min(np.floor(max(one, other) + _ROUNDING) + 1, float(count))
     return int(begin), int(max(end, begin))
@@ -164,7 +164,7 @@ def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
-    """Copy a part of the image, mirrored at its border; fill holes; return whether it had any."""
+    """Copy a part of the image, mirrored at its border, and fill holes; return whether any was."""
     height, width = image.shape
     at = np.int64(image.ctypes.data)
     begin = min(max(-x0, 0), columns)
@@ -207,7 +207,7 @@ def is_inside(y, x, height, width):  # type: ignore[no-untyped-def]
 
 @njit
 def mirrored(i, size):  # type: ignore[no-untyped-def]
-    """Return the index that mirrors i at the border; the border pixel is not repeated."""
+    """Return index i mirrored at the border, without repeating the border pixel."""
     if size == 1:
         return 0
     i = abs(i) % (2 * (size - 1))

@@ -1,7 +1,8 @@
 """Resample an image by an affine map on a GPU, see `warp`, with one launch per batch.
 
-It samples the spline coefficients of `prefilter_cuda`, or the image for order 1. Holes, spline and
-stretch use the CPU's functions. Arrays are passed as addresses on the device.
+It samples the spline coefficients from `prefilter_cuda`, or the image itself for order 1. The
+functions for holes, splines and stretches are those of the CPU. Arguments are addresses of arrays
+on the device.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ from dali_pipelines.kernels.resample.warp_cuda_table import (
 from dali_pipelines.kernels.stretch import constants_at, stretched
 
 BLOCK = (32, 4)
-"""Threads of a block, columns and rows: few, because each needs many registers."""
+"""Threads of a block, in columns and rows: few, because each needs many registers."""
 BLOCKS = 5
 """Blocks that an SM must run concurrently. With 4, an H100 takes 1.1 times as long. With 6 or 8 it
-is a tenth faster at one order, but spills registers to memory."""
+is a tenth faster for one of the orders, but registers spill to memory."""
 TILE = (16, 32)
-"""Rows and columns of the output that a block writes. A thread writes four pixels of a column,
-because loading the shared numbers takes as long as computing a few pixels."""
+"""Rows and columns of the output that a block writes. Each thread writes four pixels of a column,
+because loading the numbers of the image takes as long as computing a few pixels."""
 
 
 class WarpView(NamedTuple):
-    """Numbers shared by all pixels of an image, see `warp_cuda_table.WarpedImage`."""
+    """Numbers of an image, for all its pixels; see `warp_cuda_table.WarpedImage`."""
 
     out: Any
     rows: Any
@@ -132,7 +133,7 @@ def _view_of(table, number):  # type: ignore[no-untyped-def]
 
 @njit
 def _mean(view, row, column):  # type: ignore[no-untyped-def]
-    """Return the mean of an output pixel's samples, or the value for holes."""
+    """Return the mean of the samples of an output pixel, or the value for holes."""
     xx, xy, x0, yx, yy, y0 = view.matrix
     reduce = view.reduce
     total, count = np.float32(0), 0
@@ -154,7 +155,7 @@ def _mean(view, row, column):  # type: ignore[no-untyped-def]
 @njit
 def _sample(view, y, x):  # type: ignore[no-untyped-def]
     """Return the image at (y, x), or NaN if half or more of the weight comes from holes."""
-    # numba's floor returns a float on GPUs, which would turn all indices into float64.
+    # On GPUs numba's floor returns a float, and all indices would be float64.
     iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))
     if view.coefficients != 0:
         return _cubic_sample(view, iy, ix, y, x)
@@ -165,7 +166,7 @@ def _sample(view, y, x):  # type: ignore[no-untyped-def]
 def _cubic_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     image, height, width, floor = view.image, view.height, view.width, view.floor
     if 1 <= iy < height - 2 and 1 <= ix < width - 2:
-        # The usual case has no branches, so that a GPU waits only once for its loads.
+        # Without branches in the usual case, a GPU waits only once for its loads.
         a, b, c, d = _corners(image, width, iy, ix)
         value = _inner_cubic(view.coefficients, width, iy, ix, y, x)
         if (a > floor) & (b > floor) & (c > floor) & (d > floor):
@@ -218,7 +219,7 @@ def _corners(image, width, iy, ix):  # type: ignore[no-untyped-def]
 
 @njit
 def _limited(view, value):  # type: ignore[no-untyped-def]
-    # Comparisons, as a GPU's min and max would drop the NaN that infinite pixels cause.
+    # By comparisons: min and max of a GPU would drop NaN, which infinite pixels cause.
     value = view.low if value < view.low else value
     return view.high if value > view.high else value
 
@@ -251,7 +252,7 @@ def _cubic(coefficients, height, width, iy, ix, y, x):  # type: ignore[no-untype
 
 @njit
 def _weighted(rows, columns, u, v):  # type: ignore[no-untyped-def]
-    """Return the weighted sum of 16 coefficients at the addresses `rows` plus offsets `columns`."""
+    """Return the weighted sum of 16 coefficients, at addresses `rows` plus offsets `columns`."""
     total = np.float32(0) + v[0] * _across(rows[0], columns, u)
     total += v[1] * _across(rows[1], columns, u)
     total += v[2] * _across(rows[2], columns, u)

@@ -9,25 +9,25 @@ from dali_pipelines.kernels.bits import load_int64
 from dali_pipelines.kernels.jit import njit
 
 MOST_BLOCKS = 65535
-"""Most blocks of a launch in y and in z, on any GPU."""
+"""Maximum number of blocks of a launch in y and in z, on any GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarpedImage:
     """Image of a batch: addresses on the device, and sizes.
 
-    Arrays are those of `dali_pipelines.kernels.resample.warp.warp`, except that special is float64,
-    reduce (int64) and gain have shape (1,), and frame (int64) has shape (4,).
+    The arrays are as in `dali_pipelines.kernels.resample.warp.warp`, but special is float64, reduce
+    (int64) and gain have shape (1,), and frame (int64) has shape (4,).
     """
 
     out: int
     rows: int
     columns: int
-    """rows, columns: shape of `out`."""
+    """rows and columns: shape of `out`."""
     image: int
     height: int
     width: int
-    """height, width: shape of the image, the lines and the coefficients."""
+    """height and width: shape of the image, the lines and the coefficients."""
     lines: int
     coefficients: int
     """Scratch memory for order 3, float32; 0 for order 1."""
@@ -68,9 +68,9 @@ _NUM_FIELDS = len(fields(WarpedImage))
 
 
 def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
-    """Return the blocks across, down and by image, for images and tiles of these shapes.
+    """Return the number of blocks in x, in y and by image, for images and tiles of these shapes.
 
-    The largest image determines their number; surplus blocks of other images do nothing.
+    The largest image determines the number; additional blocks of other images do nothing.
 
     Raises
     ------
