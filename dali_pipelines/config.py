@@ -309,7 +309,12 @@ def _check_each(values: dict[str, Any]) -> None:
         values[name] = float(values[name])
     check_type("weights", values["weights"], str | None, "the name of a column, or None")
     values["shuffle"] = shuffle_of("shuffle", values["shuffle"])
-    values["read_timeout"] = _time_limit("read_timeout", values["read_timeout"])
+    if (seconds := values["read_timeout"]) is not None:
+        if not is_number(seconds) or not 0 < float(seconds) <= TIMEOUT_MAX:
+            raise ValueError(
+                f"read_timeout must be positive, in seconds, or None for no limit, got {seconds!r}"
+            )
+        values["read_timeout"] = float(seconds)
     for name in ("crop", "resize", "grid"):
         values[name] = pair_of(name, values[name])
     for name in ("mean", "std"):
@@ -529,19 +534,6 @@ def _check_targets(targets: object) -> None:
                 "targets must map names to a Mask, Boxes or your own Target, got "
                 f"{name!r}: {target!r}"
             )
-
-
-def _time_limit(name: str, seconds: object) -> float | None:
-    """Return a setting of seconds, or None for no limit; raise ValueError for other values."""
-    if seconds is None:
-        return None
-    if not is_number(seconds):
-        raise ValueError(f"{name} must be a number of seconds, or None, got {seconds!r}")
-    if not 0 < float(seconds) <= TIMEOUT_MAX:
-        raise ValueError(
-            f"{name} must be positive, in seconds, or None for no limit, got {seconds}"
-        )
-    return float(seconds)
 
 
 def _check_augment(augment: Any) -> None:

@@ -456,8 +456,8 @@ def audio_pipeline(
     if noises and settings.mode == "train":
         reader = dataclasses.replace(reader, noise=noises[0].read_by(places_of(settings)))
     in_graph = [one for one in settings.augment if not isinstance(one, RecordedNoise)]
-    on_waveform = [one for one in in_graph if not _is_of_features(one)]
-    on_features = tuple(one for one in in_graph if _is_of_features(one))
+    on_features = tuple(one for one in in_graph if getattr(one, "of_features", False))
+    on_waveform = [one for one in in_graph if one not in on_features]
     if on_features and kind is None:
         name = type(on_features[0]).__name__
         raise ValueError(f"{name} is for features: set features, such as 'log_mel'")
@@ -466,11 +466,6 @@ def audio_pipeline(
         options["transform"] = graph.add
     options["augment"] = on_waveform
     return reader_pipeline(index, reader, graph.decode, PipelineConfig(**options))
-
-
-def _is_of_features(augmentation: Any) -> bool:
-    """Return whether an augmentation changes features instead of the waveform."""
-    return bool(getattr(augmentation, "of_features", False))
 
 
 @documents(PipelineSettings, PipelineConfig)

@@ -118,38 +118,31 @@ def _mixed(
     check_positive("alpha", alpha)
     if num_classes is not None:
         check_integer("num_classes", num_classes, 1)
-    if key is not None:
-        _checked(key)
+    if key is not None and not (
+        isinstance(key, Sequence) and all(is_integer(number, 0) for number in key)
+    ):
+        raise ValueError(
+            f"key must be integers from 0 on, such as (seed, epoch, step), got {key!r}"
+        )
     if not isinstance(batch, Step | Mapping):
         raise TypeError(
             f"mixup and cutmix take a Step or a dict of a Loader, got {type(batch).__name__}"
         )
-    if not isinstance(batch, Step):
-        return _mixed_one(batch, mix, (which, *_checked(key)), num_classes, image, label)
+    step = batch if isinstance(batch, Step) else Step([batch])
     mixed = []
-    for one in batch:
-        own = _key_of(batch, one) if key is None else _checked(key)
-        mixed.append(_mixed_one(one, mix, (which, *own), num_classes, image, label))
-    return Step(mixed, batch.epoch, batch.step, batch.seed)
-
-
-def _checked(key: Any) -> Sequence[int]:
-    if key is None:
-        raise TypeError(
-            "a dict has no seed, epoch and step, which determine the random numbers: pass the Step "
-            "that the Loader yields, or key=(seed, epoch, step)"
-        )
-    if not isinstance(key, Sequence) or not all(is_integer(number, 0) for number in key):
-        raise ValueError(
-            f"key must be integers from 0 on, such as (seed, epoch, step), got {key!r}"
-        )
-    return [int(number) for number in key]
+    for one in step:
+        own = (which, *(_key_of(step, one) if key is None else map(int, key)))
+        mixed.append(_mixed_one(one, mix, own, num_classes, image, label))
+    return Step(mixed, step.epoch, step.step, step.seed) if step is batch else mixed[0]
 
 
 def _key_of(step: Step, batch: Batch) -> Sequence[int]:
     """Return the key of one batch of a step: its first row distinguishes devices."""
     if step.seed is None or step.epoch is None or step.step is None:
-        return _checked(None)
+        raise TypeError(
+            "a dict has no seed, epoch and step, which determine the random numbers: pass the Step "
+            "that the Loader yields, or key=(seed, epoch, step)"
+        )
     return (step.seed, step.epoch, step.step, *(int(row) for row in batch["row"][:1]))
 
 

@@ -195,13 +195,10 @@ class _Gathered:
     """Sums over images, in float64, and sampled pixels for the percentiles."""
 
     def __init__(self, seed: int) -> None:
-        self.images = 0
         self._seed = seed
-        self._counts: Any = 0
-        self._all: Any = 0
-        self._means: Any = 0.0
-        self._squares: Any = 0.0
-        self._limits: list[NDArray[Any]] = []
+        self.images: list[tuple[NDArray[Any], ...]] = []
+        """Of each image: valid and all pixels, mean, sum of squared differences from it, least and
+        largest value, each per channel."""
         self._sampled: list[NDArray[Any]] = []
 
     def add(self, image: NDArray[np.float32], row: int) -> None:
@@ -217,37 +214,33 @@ class _Gathered:
         values = np.where(valid, pixels, 0).astype(np.float64)
         means = values.sum(1) / np.maximum(counts, 1)
         squares = (np.where(valid, values - means[:, None], 0) ** 2).sum(1)
-        # Chan, Golub, LeVeque 1983: combine the sums of squares of two parts.
-        total = self._counts + counts
-        shift = means - self._means
-        self._squares = self._squares + squares
-        self._squares += shift**2 * self._counts * counts / np.maximum(total, 1)
-        self._means = self._means + shift * counts / np.maximum(total, 1)
-        self._counts, self._all = total, self._all + pixels.shape[1]
         least = np.where(valid, pixels, np.inf).min(1)
-        self._limits.append(np.stack([least, np.where(valid, pixels, -np.inf).max(1)]))
+        most = np.where(valid, pixels, -np.inf).max(1)
+        sizes = np.full(len(pixels), pixels.shape[1])
+        self.images.append((counts, sizes, means, squares, least, most))
         if pixels.shape[1] > _SAMPLED:
             random = np.random.default_rng((self._seed, row))
             pixels = pixels[:, random.choice(pixels.shape[1], _SAMPLED, replace=False)]
         self._sampled.append(np.where(np.isfinite(pixels), pixels, np.nan))
-        self.images += 1
 
     def statistics(self, rejected: Mapping[str, str]) -> PixelStatistics:
         """Return the statistics of all images."""
-        limits, sampled = np.stack(self._limits), np.concatenate(self._sampled, axis=1)
+        counts, sizes, means, squares, least, most = map(np.stack, zip(*self.images, strict=True))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of channels that are all NaN
+            sampled = np.concatenate(self._sampled, axis=1)
             found = np.nanpercentile(sampled, PERCENTILES, axis=1)
-        nothing = np.where(self._counts == 0, np.nan, 0.0)
-        std = np.sqrt(self._squares / np.maximum(self._counts, 1))
+        total = np.where(counts.any(0), counts.sum(0), np.nan)
+        mean = (counts * means).sum(0) / total
+        variance = (squares + counts * (means - mean) ** 2).sum(0) / total
         return PixelStatistics(
-            images=self.images,
-            mean=_floats(self._means + nothing),
-            std=_floats(std + nothing),
-            minimum=_floats(limits[:, 0].min(0) + nothing),
-            maximum=_floats(limits[:, 1].max(0) + nothing),
+            images=len(self.images),
+            mean=_floats(mean),
+            std=_floats(np.sqrt(variance)),
+            minimum=_floats(np.where(counts.any(0), least.min(0), np.nan)),
+            maximum=_floats(np.where(counts.any(0), most.max(0), np.nan)),
             percentiles=dict(zip(PERCENTILES, map(_floats, found), strict=True)),
-            valid=_floats(self._counts / self._all),
+            valid=_floats(counts.sum(0) / sizes.sum(0)),
             rejected=rejected,
         )
 

@@ -36,19 +36,22 @@ Transform = Callable[[Any, Any, Any], Any]
 
 
 class Augmentation(Protocol):
-    """Element of `augment`, such as `dali_pipelines.ColorJitter`."""
+    """Element of `augment`, such as `dali_pipelines.ColorJitter`; subclasses have the defaults."""
 
     @property
     def of_8_bits(self) -> bool:
         """Whether encoded images of more than 8 bits are rejected."""
+        return False
 
     @property
     def moves_pixels(self) -> bool:
         """Whether it changes the geometry. Then `targets` and `outputs` are refused."""
+        return False
 
     @property
     def num_images(self) -> int:
         """Number of float32 images that its operators hold per sample, to estimate memory."""
+        return 1
 
     def add(self, image: Any, chance: Any, kind: Any) -> Any:
         """Add the operators to the graph.

@@ -12,6 +12,7 @@ from dali_pipelines.augment.checks import check_p, range_of
 from dali_pipelines.graph.operators_augment import noise
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
+from dali_pipelines.settings import Augmentation
 from readers.audio.reader import AudioReader, Noises
 from readers.index.table import Index
 from readers.places.opener import Places
@@ -22,7 +23,7 @@ _LOUDEST = 200.0
 
 
 @dataclass(frozen=True)
-class Gain:
+class Gain(Augmentation):
     """Make recordings louder or quieter, by one random factor for each recording.
 
     Values are not clamped.
@@ -40,10 +41,6 @@ class Gain:
 
     db: tuple[float, float] = (-6.0, 6.0)
 
-    of_8_bits = False
-    moves_pixels = False
-    num_images = 1
-
     def __post_init__(self) -> None:
         range_of("db", self.db, -_LOUDEST, _LOUDEST)
 
@@ -55,7 +52,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class WhiteNoise:
+class WhiteNoise(Augmentation):
     """Add normal noise at a random signal-to-noise ratio.
 
     Parameters
@@ -72,10 +69,6 @@ class WhiteNoise:
 
     snr_db: tuple[float, float] = (10.0, 40.0)
 
-    of_8_bits = False
-    moves_pixels = False
-    num_images = 1
-
     def __post_init__(self) -> None:
         range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST)
 
@@ -91,7 +84,7 @@ class WhiteNoise:
 
 
 @dataclass(frozen=True)
-class RecordedNoise:
+class RecordedNoise(Augmentation):
     """Add a part of a random recording of noise, at a random signal-to-noise ratio.
 
     Readers add it, before all other augmentations, and resample it to the rate of the pipeline. The
@@ -124,8 +117,6 @@ class RecordedNoise:
     snr_db: tuple[float, float] = (0.0, 30.0)
     p: float = 1.0
 
-    of_8_bits = False
-    moves_pixels = False
     num_images = 0
 
     def __post_init__(self) -> None:
@@ -148,7 +139,7 @@ class RecordedNoise:
 
 
 @dataclass(frozen=True)
-class SpecAugment:
+class SpecAugment(Augmentation):
     """Mask random bands and random times of features (Park et al., Interspeech 2019).
 
     Parameters
@@ -178,9 +169,6 @@ class SpecAugment:
     time_share: float = 1.0
     value: float = 0.0
 
-    of_8_bits = False
-    moves_pixels = False
-    num_images = 1
     of_features = True
     """It changes features, not waveforms."""
 

@@ -11,6 +11,7 @@ from dali_pipelines.augment.checks import check_p, range_of
 from dali_pipelines.augment.parts import in_some
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
+from dali_pipelines.settings import Augmentation
 from readers.values import check_integer
 
 _LARGEST_KERNEL = 1023
@@ -18,7 +19,7 @@ _LARGEST_KERNEL = 1023
 
 
 @dataclass(frozen=True)
-class Blur:
+class Blur(Augmentation):
     """Blur images by a Gaussian of random width.
 
     Like torchvision.transforms.v2.GaussianBlur, but with a probability `p`. Images are mirrored at
@@ -43,8 +44,6 @@ class Blur:
     sigma: float | tuple[float, float] = (0.1, 2.0)
     p: float = 1.0
 
-    of_8_bits = False
-    moves_pixels = False
     num_images = 2
 
     def __post_init__(self) -> None:

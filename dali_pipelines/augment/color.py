@@ -16,6 +16,7 @@ from dali_pipelines.graph.operators_augment import retouch
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.kernels.augment.color import HUE, SATURATION
+from dali_pipelines.settings import Augmentation
 from readers.values import check_number
 
 _LARGEST_FACTOR = 1e6
@@ -25,7 +26,7 @@ Step = tuple[int, float, float]
 
 
 @dataclass(frozen=True)
-class ColorJitter:
+class ColorJitter(Augmentation):
     """Change brightness, contrast, saturation and hue at random, in random order.
 
     Like torchvision.transforms.v2.ColorJitter. Images of 8 bits are clamped to 0 ... 255 after each
@@ -54,8 +55,6 @@ class ColorJitter:
     hue: float | tuple[float, float] = 0.0
 
     of_8_bits = True
-    moves_pixels = False
-    num_images = 1
 
     def __post_init__(self) -> None:
         if not self._steps():
@@ -90,7 +89,7 @@ class ColorJitter:
 
 
 @dataclass(frozen=True)
-class RandomGrayscale:
+class RandomGrayscale(Augmentation):
     """Make some images gray, without changing the number of channels.
 
     Like torchvision.transforms.v2.RandomGrayscale. Only images of three channels are changed.
@@ -104,8 +103,6 @@ class RandomGrayscale:
     p: float = 0.1
 
     of_8_bits = True
-    moves_pixels = False
-    num_images = 1
 
     def __post_init__(self) -> None:
         check_p(self.p)

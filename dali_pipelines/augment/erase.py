@@ -14,11 +14,12 @@ from dali_pipelines.graph.operators_augment import choose_part
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.kernels.augment.erase import NUM_FRACTIONS
+from dali_pipelines.settings import Augmentation
 from readers.values import check_number
 
 
 @dataclass(frozen=True)
-class Erase:
+class Erase(Augmentation):
     """Overwrite a random rectangle of some images.
 
     Like torchvision.transforms.v2.RandomErasing, but it comes before mean and std: set `value` to
@@ -46,10 +47,6 @@ class Erase:
     scale: tuple[float, float] = (0.02, 0.33)
     ratio: tuple[float, float] = (0.3, 3.3)
     value: float | Sequence[float] = 0.0
-
-    of_8_bits = False
-    moves_pixels = False
-    num_images = 1
 
     def __post_init__(self) -> None:
         check_p(self.p)

@@ -12,11 +12,12 @@ from dali_pipelines.augment.parts import constant, in_float
 from dali_pipelines.graph.operators_augment import noise
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
+from dali_pipelines.settings import Augmentation
 from readers.values import check_number
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(Augmentation):
     """Add normal noise of mean 0.
 
     Values are not clamped. With dtype ``uint8`` they are rounded, and limited to 0 ... 255. NaN
@@ -36,10 +37,6 @@ class Noise:
 
     std: float | tuple[float, float]
 
-    of_8_bits = False
-    moves_pixels = False
-    num_images = 1
-
     def __post_init__(self) -> None:
         range_of("std", self.std, 0)
 
@@ -52,7 +49,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class PhotonNoise:
+class PhotonNoise(Augmentation):
     """Add photon noise and read noise of a detector, for images in physical units.
 
     A value v becomes ``(P + R) / gain``. P is from the Poisson distribution of mean ``v * gain``, R
@@ -78,10 +75,6 @@ class PhotonNoise:
 
     gain: float
     read_noise: float = 0.0
-
-    of_8_bits = False
-    moves_pixels = False
-    num_images = 1
 
     def __post_init__(self) -> None:
         check_number("gain", self.gain, 1e-30, 1e30)

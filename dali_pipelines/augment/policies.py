@@ -31,6 +31,7 @@ from dali_pipelines.kernels.augment.color import (
     SATURATION,
     SOLARIZE,
 )
+from dali_pipelines.settings import Augmentation
 from dali_pipelines.values import check_choice
 from readers.values import check_integer, check_number
 
@@ -132,7 +133,7 @@ def table_of(
     return np.array(rows, np.float32)
 
 
-class Policy:
+class Policy(Augmentation):
     """Base class of augmentations that apply random operations to images of 8 bits."""
 
     interpolation: Interpolation

@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dali_pipelines.graph.gpu.cupy_operator import launch, python_operator
 from dali_pipelines.graph.operators import changed, compiled_operator
+from dali_pipelines.kernels.launch_table import blocks_of, launch_table
 
 
 def retouch(image: Any, numbers: Any) -> Any:
@@ -67,10 +70,8 @@ class Retouch:
     def __call__(self, images: list[Any], numbers: list[Any]) -> list[Any]:
         """Change a batch of CuPy arrays on the current stream."""
         import cupy
-        import numpy as np
 
         from dali_pipelines.kernels.augment import color_cuda
-        from dali_pipelines.kernels.launch_table import launch_table
 
         outs = [cupy.empty(image.shape, np.float32) for image in images]
         sums = [cupy.empty((color_cuda.PARTS, 2), np.float64) for _ in images]
@@ -91,7 +92,8 @@ class Retouch:
         table, threads = cupy.asarray(launch_table(described)), color_cuda.THREADS
         grid = (color_cuda.PARTS, len(outs))
         launch(color_cuda.sum_gray, grid, threads, table.data.ptr)
-        grid = (color_cuda.tiles(described), len(outs))
+        blocks = blocks_of((one.pixels for one in described), color_cuda.TILE)
+        grid = (blocks, len(outs))
         launch(color_cuda.retouch, grid, threads, table.data.ptr)
         return outs
 
@@ -105,10 +107,8 @@ class AddNoise:
     def __call__(self, images: list[Any], numbers: list[Any]) -> list[Any]:
         """Change a batch of CuPy arrays on the current stream."""
         import cupy
-        import numpy as np
 
         from dali_pipelines.kernels.augment import noise_cuda
-        from dali_pipelines.kernels.launch_table import launch_table
 
         outs = [cupy.empty(image.shape, np.float32) for image in images]
         described = [
@@ -118,8 +118,8 @@ class AddNoise:
         if described:
             kernel = noise_cuda.add_photon_noise if self.of_photons else noise_cuda.add_noise
             table = cupy.asarray(launch_table(described))
-            grid = (noise_cuda.tiles(described), len(outs))
-            launch(kernel, grid, noise_cuda.THREADS, table.data.ptr)
+            blocks = blocks_of((one.values for one in described), noise_cuda.TILE)
+            launch(kernel, (blocks, len(outs)), noise_cuda.THREADS, table.data.ptr)
         return outs
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -34,14 +33,9 @@ OUT, IMAGE, VALUES = range(_NUM_FIELDS)
 """Fields of a `StretchedImage` in the table."""
 
 
-def tiles(images: Sequence[StretchedImage]) -> int:
-    """Return the number of blocks for the largest image."""
-    return max(-(-image.values // TILE) for image in images)
-
-
 @cuda_jit
 def stretch_images(table, channels, parameters):  # type: ignore[no-untyped-def]
-    """Stretch images, layout HWC; launch ``[(tiles(...), images), THREADS]``.
+    """Stretch images, layout HWC; launch ``[(blocks of TILE values, images), THREADS]``.
 
     Parameters
     ----------

@@ -127,10 +127,7 @@ def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) 
     if not isinstance(images["image"].hdu, str | None):
         left = [name for name in index.table.column_names if name != "hdu"]
         index = Index(index.table.select(left))
-    own = {name: given[name] for name in NAMES & given.keys()}
-    config = PipelineConfig(
-        **{**own, "batch_size": 1, "mode": "eval", **{n: getattr(config, n) for n in _READING}}
-    )
+    config = replace(config, mode="eval", **{name: given[name] for name in NAMES & given.keys()})
     reader = hdus_reader(index, images, config, None, float("inf"))
     hdu = plane = None
     if any(one.hdu is None or isinstance(one.hdu, str) for one in images.values()):

@@ -248,35 +248,26 @@ class Preprocessor:
         The length of an axis is None if it depends on the content. The dtype of bfloat16 is
         float32, because NumPy lacks bfloat16.
         """
-        found = []
-        for image, samples in zip(_SIZES, _LENGTHS, strict=True):
-            with self._locked():
-                pipeline = self._pipeline(1, 1)
-                size = image if pipeline.output_names[0] == "image" else (1, samples)
-                pipeline.source.usual_size = pipeline.source.empty_size = size
-                pipeline.build()
-                try:
-                    batch = run_once(pipeline, to_numpy)
-                finally:
-                    pipeline.close()
-            found.append(
-                {
-                    name: array[0] if isinstance(array, list) else array[0, ...]
-                    for name, array in batch.items()
-                    if name != "report"
-                }
-            )
-        first, second = found
-        return {
-            name: (
-                array.dtype,
-                tuple(
-                    length if length == other else None
-                    for length, other in zip(array.shape, second[name].shape, strict=True)
-                ),
-            )
-            for name, array in first.items()
-        }
+        first, second = map(self._blank, _SIZES, _LENGTHS)
+        found = {}
+        for name, array in first.items():
+            lengths = zip(array.shape, second[name].shape, strict=True)
+            shape = tuple(one if one == other else None for one, other in lengths)
+            found[name] = array.dtype, shape
+        return found
+
+    def _blank(self, image: tuple[int, int], samples: int) -> dict[str, Any]:
+        """Return the outputs for a blank image or recording of this size."""
+        with self._locked():
+            pipeline = self._pipeline(1, 1)
+            size = image if pipeline.output_names[0] == "image" else (1, samples)
+            pipeline.source.usual_size = pipeline.source.empty_size = size
+            pipeline.build()
+            try:
+                batch = run_once(pipeline, to_numpy)
+            finally:
+                pipeline.close()
+        return {name: array[0] for name, array in batch.items() if name != "report"}
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -254,12 +254,13 @@ def _config(
             outputs.append(f"{{ name: {_quoted(output)} data_type: TYPE_{kind} dims: [ {dims} ] }}")
     gpus = ", ".join(map(str, range(num_gpus)))
     group = f"kind: KIND_GPU gpus: [ {gpus} ]" if num_gpus else "kind: KIND_CPU"
+    separate = ",\n  ".join
     return (
         f"name: {_quoted(name)}\n"
         'backend: "python"\n'
         f"max_batch_size: {max_batch}\n"
-        f"input [\n  {_joined(inputs)}\n]\n"
-        f"output [\n  {_joined(outputs)}\n]\n"
+        f"input [\n  {separate(inputs)}\n]\n"
+        f"output [\n  {separate(outputs)}\n]\n"
         "dynamic_batching { }\n"
         f"instance_group [ {{ {group} count: {instances} }} ]\n"
     )
@@ -267,7 +268,3 @@ def _config(
 
 def _quoted(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
-
-
-def _joined(lines: Sequence[str]) -> str:
-    return ",\n  ".join(lines)

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from dali_pipelines.graph.gpu.cupy_operator import launch, python_operator
+from dali_pipelines.kernels.launch_table import blocks_of, launch_table
 from readers.fits.payload import HEAD
 from readers.targets.nearest import TO_NEAREST
 
@@ -64,7 +67,6 @@ class ImageDecoder:
     ) -> tuple[list[Any], list[Any]]:
         """Decode a batch of CuPy arrays on the current stream; return images and statuses."""
         import cupy
-        import numpy as np
 
         planes = len(self.finish)
         outs = [cupy.empty((planes, *shape.shape[:2]), self.dtype) for shape in shapes]
@@ -84,18 +86,17 @@ class ImageDecoder:
 
     def _launch(self, images: list[Any], mean: float, factor: float) -> None:
         import cupy
-        import numpy as np
 
+        from dali_pipelines.kernels.fits import image_cuda_table
         from dali_pipelines.kernels.fits.image_cuda import decode_images
-        from dali_pipelines.kernels.fits.image_cuda_table import WARP, launch_table
 
-        table, blocks = launch_table(images)
+        table, blocks = image_cuda_table.launch_table(images)
         on_device = cupy.asarray(table)
         item = 0 if self.dtype == "float32" else np.dtype(self.dtype).itemsize
         launch(
             decode_images,
             blocks,
-            WARP,
+            image_cuda_table.WARP,
             on_device.data.ptr,
             len(images),
             item,
@@ -196,10 +197,8 @@ class StretchImages:
     def __call__(self, images: list[Any]) -> list[Any]:
         """Stretch a batch of CuPy arrays on the current stream."""
         import cupy
-        import numpy as np
 
         from dali_pipelines.kernels import stretch_cuda
-        from dali_pipelines.kernels.launch_table import launch_table
 
         outs = [cupy.empty(image.shape, np.float32) for image in images]
         described = [
@@ -209,9 +208,10 @@ class StretchImages:
         if described:
             table = cupy.asarray(launch_table(described))
             numbers = cupy.asarray(np.array(self.parameters, np.float64))
+            blocks = blocks_of((one.values for one in described), stretch_cuda.TILE)
             launch(
                 stretch_cuda.stretch_images,
-                (stretch_cuda.tiles(described), len(outs)),
+                (blocks, len(outs)),
                 stretch_cuda.THREADS,
                 table.data.ptr,
                 len(self.parameters),
@@ -234,7 +234,6 @@ class Warp:
     def __call__(self, images: list[Any], grids: list[Any], *others: list[Any]) -> list[Any]:
         """Warp a batch of CuPy arrays on the current stream."""
         import cupy
-        import numpy as np
 
         outs = [cupy.empty((1, *grid.shape[:2]), np.float32) for grid in grids]
         samples = list(zip(outs, images, *others, strict=True))
@@ -245,7 +244,6 @@ class Warp:
     def _warp(self, samples: list[tuple[Any, ...]]) -> None:
         import cupy
 
-        from dali_pipelines.kernels.launch_table import launch_table
         from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
         from dali_pipelines.kernels.resample.warp_cuda_table import blocks
 
@@ -269,7 +267,6 @@ class Warp:
     def _scratch(self, shapes: list[Any], num_ranges: int) -> list[tuple[Any, ...]]:
         """Return lines, coefficients, ranges and limits for images of these shapes."""
         import cupy
-        import numpy as np
 
         if self.order == 3:
             sizes = [(shape, shape, (num_ranges, 2), (2,)) for shape in shapes]

@@ -5,7 +5,6 @@ Arguments are addresses of arrays on the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -58,11 +57,6 @@ OUT, IMAGE, PIXELS, CHANNELS, NUMBERS, NUM_STEPS, SUMS = range(_NUM_FIELDS)
 """Fields of a `RetouchedImage` in the table."""
 
 
-def tiles(images: Sequence[RetouchedImage]) -> int:
-    """Return the number of blocks for the largest image."""
-    return max(-(-image.pixels // TILE) for image in images)
-
-
 @cuda_jit
 def sum_gray(table):  # type: ignore[no-untyped-def]
     """Sum the gray values of each image before its contrast step, which needs their mean.
@@ -111,7 +105,7 @@ def sum_gray(table):  # type: ignore[no-untyped-def]
 def retouch(table):  # type: ignore[no-untyped-def]
     """Apply the steps of each image, after `sum_gray`.
 
-    Launch ``[(tiles(...), images), THREADS]`` with the address of a `launch_table`.
+    Launch ``[(blocks of TILE pixels, images), THREADS]`` with the address of a `launch_table`.
     """
     image, thread = cuda.blockIdx.y, cuda.threadIdx.x
     shared_mean = cuda.shared.array(1, numba_types.float32)

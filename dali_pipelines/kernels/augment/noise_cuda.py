@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -35,14 +34,9 @@ OUT, IMAGE, VALUES_OF_IMAGE, NUMBERS = range(_NUM_FIELDS)
 """Fields of a `NoisyImage` in the table."""
 
 
-def tiles(images: Sequence[NoisyImage]) -> int:
-    """Return the number of blocks for the largest image."""
-    return max(-(-image.values // TILE) for image in images)
-
-
 @cuda_jit
 def add_noise(table):  # type: ignore[no-untyped-def]
-    """Add normal noise; launch ``[(tiles(...), images), THREADS]`` with a `launch_table`."""
+    """Add normal noise; launch ``[(blocks of TILE values, images), THREADS]`` with the table."""
     out, image, values, numbers = _fields(table, cuda.blockIdx.y)
     key, std = _key_at(numbers), load_float32(numbers + 8)
     block = np.int64(cuda.blockIdx.x) * (TILE // VALUES) + cuda.threadIdx.x
