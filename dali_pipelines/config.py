@@ -209,9 +209,9 @@ class PipelineConfig:
     std; see `dali_pipelines.Chance`."""
     dtype: DType = "float32"
     """Element type of the output, also as a dtype of NumPy, PyTorch or JAX. Integer types deliver
-    the stored values of files of that type: FITS integers are not scaled, and there is no mean, std
-    or stretch. Integers can only be resized, rotated and zoomed if they are ``uint8``, which rounds
-    the results, or if the interpolation is ``nearest``. DALI has no ``bfloat16``: a Loader for
+    the stored values of files of that type: FITS integers are not scaled, and mean, std and stretch
+    are not allowed. ``uint8`` can be resized, rotated and zoomed, and the results are rounded;
+    other integers only with interpolation ``nearest``. DALI has no ``bfloat16``: a Loader for
     PyTorch or JAX rounds float32 to bfloat16; a pipeline without a Loader delivers float32."""
     memory_format: MemoryFormat = "contiguous_format"
     """Order of the images in memory, for PyTorch, also as torch.channels_last. With
@@ -231,15 +231,15 @@ class PipelineConfig:
     num_read_processes: int = 1
     """Reader processes of this pipeline (DALI: py_num_workers); 0 to read in this process."""
     start_method: StartMethod = "forkserver"
-    """Start method of reader processes. `forkserver` imports DALI once for all of them. `fork` only
-    works before CUDA is initialised in this process."""
+    """Start method of reader processes. ``forkserver`` imports DALI once for all of them. ``fork``
+    only works before CUDA is initialised in this process."""
     read_timeout: float | None = None
-    """Seconds after which a sample that is still being read (e.g. because a server does not answer)
-    is rejected; by default there is no limit."""
+    """Maximum time in seconds to read a sample, e.g. from a server that does not answer; after that
+    the sample is rejected. By default there is no limit."""
     storage: Storage = field(default_factory=Storage)
     """Settings for requests to S3, Google Cloud Storage and web servers."""
     cache: str | None = None
-    """Folder on local disk in which all processes of the machine cache the bytes of remote objects;
+    """Folder on local disk to cache the bytes of remote objects, for all processes of the machine;
     by default nothing is cached."""
     cache_bytes: int | None = None
     """Maximum size of the cache in bytes; required with `cache`."""

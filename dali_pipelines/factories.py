@@ -18,7 +18,6 @@ from dali_pipelines.fits_index import check_hdu
 from dali_pipelines.graph.audio import AudioGraph
 from dali_pipelines.graph.decode import (
     Decode,
-    Decoded,
     aia_decoder,
     decode_array,
     decode_fits,
@@ -219,7 +218,7 @@ def aia_pipeline(
     preset : str, path or Preset, optional
         Recipe for the calibration, see `dali_pipelines.aia.preset`.
     **settings
-        Fields of `Calibration`, in place of those of the preset, unless a calibration is passed;
+        Fields of `Calibration`, unless a calibration is passed; they override the preset.
         ``pointing_table`` and ``correction_table`` may be paths. Also keyword arguments of
         `PipelineConfig`; ``crop`` is in pixels of the registered image.
 
@@ -268,8 +267,8 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
         )
     if config.outside == "fill":
         raise ValueError(
-            "aia_pipeline has no outside='fill': set a larger size of the registered image, whose "
-            "pixels beyond the frame get the value missing; or outside='shift' for window 'row'"
+            "aia_pipeline has no outside='fill': set a larger size of the registered image, where "
+            "pixels beyond the frame have the value missing; or outside='shift' for window 'row'"
         )
     if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
         raise ValueError(
@@ -528,13 +527,7 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a 
     settings = PipelineConfig(**given)
     stored = None if settings.dtype in ("float32", "float16") else settings.dtype
     reader = ChunkedReader(channels.names, stored or "float32", channels.count)
-    return _of_files(index, reader, functools.partial(_decode_chw, stored=stored), settings)
-
-
-def _decode_chw(
-    arrays: Mapping[str, Any], config: PipelineConfig, *, stored: str | None
-) -> Decoded:
-    return decode_array(arrays, config, stored=stored)._replace(layout="CHW")
+    return _of_files(index, reader, functools.partial(decode_array, stored=stored), settings)
 
 
 @documents(PipelineSettings, PipelineConfig)

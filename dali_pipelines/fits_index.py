@@ -155,7 +155,7 @@ def with_tiles(
 
     check_hdu(index, hdu)
     wanted = checked(hdu)
-    index = index.with_versions(storage)  # positions are those of one version of a file
+    index = index.with_versions(storage)  # positions are only valid for one version of a file
     rows, numbers = each_image(index.columns().with_places(Places(storage or Storage())))
     with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())

@@ -157,7 +157,7 @@ def documents(
     types : type
         TypedDict of the ``**`` parameter, with names and types.
     *declared : type
-        Dataclasses whose fields have the defaults and descriptions; by default the decorated class.
+        Dataclasses with the defaults and descriptions of the names; by default the decorated class.
         If they lack a name of `types`, the ``**`` parameter is listed as well.
     left_out : collection of str
         Names to leave out.

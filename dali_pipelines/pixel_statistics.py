@@ -183,7 +183,7 @@ def pixel_statistics(
 
 
 def _unstretched(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of `aia_pipeline` whose calibration has no stretch."""
+    """Return settings of `aia_pipeline` with a calibration without a stretch."""
     names = {field.name for field in fields(Calibration)} | {"preset"}
     own = {name: one for name, one in settings.items() if name in names}
     rest = {name: one for name, one in settings.items() if name not in names}

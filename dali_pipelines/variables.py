@@ -116,7 +116,7 @@ def _check_noted(names: Iterable[str], noted: Collection[str], where: str) -> No
     if unknown := [name for name in names if name not in noted]:
         meant = did_you_mean(str(unknown[0]), noted)
         raise ValueError(
-            f"there is no variable {unknown[0]!r} in {where}, {meant}it has {', '.join(noted)}"
+            f"{where} has no variable {unknown[0]!r}: {meant}it has {', '.join(noted)}"
         )
 
 
@@ -142,7 +142,7 @@ def stretches_of(
     OSError
         If the file of a preset cannot be read.
     ValueError
-        If there is no such variable or preset, or the preset has no numbers for a channel.
+        If a variable or the preset is unknown, or the preset lacks a channel.
     """
     if isinstance(stretch, Mapping):
         names = list(dict.fromkeys(one.name for _, one in channels.named))

@@ -113,19 +113,14 @@ class Calibration:
     image."""
 
     def __post_init__(self) -> None:
-        self._check_types()
-        if self.scale is not None and self.radius is not None:
-            raise ValueError("set scale or radius, not both")
-        for channel in self.psf:
-            check_psf_channel(channel)
-
-    def _check_types(self) -> None:
         if (size := pair_of("size", self.size)) is None:
             raise ValueError("size must be (height, width) in pixels, got None")
         object.__setattr__(self, "size", size)
         for name in ("scale", "radius"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
+        if self.scale is not None and self.radius is not None:
+            raise ValueError("set scale or radius, not both")
         if self.reduce is not None:
             check_integer("reduce", self.reduce, 1)
         check_choice("order", self.order, (1, 3))
@@ -141,6 +136,8 @@ class Calibration:
         if not are_all(self.psf, Integral, least=0):
             raise ValueError(f"psf must be a tuple of channels, such as (171,), got {self.psf!r}")
         object.__setattr__(self, "psf", tuple(map(int, self.psf)))
+        for channel in self.psf:
+            check_psf_channel(channel)
         object.__setattr__(self, "hdu", checked(self.hdu))
         stretch = self.stretch
         by_channel: Mapping[Any, Any]

@@ -45,8 +45,8 @@ class Preset:
     reduction: Reduction = "mean"
     """Combination of several pixels to one pixel of the result."""
     reduced_from: int | None = None
-    """With ``sum``: height and width of the frames whose pixels are summed. If the frames are
-    smaller than level 1 frames, their pixels are means."""
+    """With ``sum``: height and width of the frames before the sums. If they are smaller than level
+    1 frames, their pixels are means."""
     exposure: bool
     """True if AIA frames are divided by EXPTIME in seconds, from DN to DN/s."""
     degradation: bool
@@ -151,7 +151,7 @@ def load_preset(name_or_path: str | Path) -> Preset:
     Raises
     ------
     ValueError
-        If there is no such preset, or the file lacks keys or has unknown ones.
+        If the preset is unknown, or the file has missing or unknown keys.
     OSError
         If the file cannot be read.
     """

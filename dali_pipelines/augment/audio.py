@@ -8,7 +8,7 @@ from typing import Any
 
 from nvidia.dali import fn, math, types
 
-from dali_pipelines.augment.checks import check_p, range_of
+from dali_pipelines.augment.checks import range_of
 from dali_pipelines.graph.operators_augment import noise
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
@@ -121,7 +121,7 @@ class RecordedNoise(Augmentation):
 
     def __post_init__(self) -> None:
         range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST)
-        check_p(self.p)
+        check_number("p", self.p, 0, 1)
         if isinstance(self.noises, str | os.PathLike):
             object.__setattr__(self, "noises", Index.scan_audio(self.noises))
         elif not isinstance(self.noises, Index):

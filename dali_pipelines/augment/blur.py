@@ -7,12 +7,12 @@ from typing import Any
 
 from nvidia.dali import fn
 
-from dali_pipelines.augment.checks import check_p, range_of
+from dali_pipelines.augment.checks import range_of
 from dali_pipelines.augment.parts import in_some
 from dali_pipelines.graph.user_operators.chance import Chance
 from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.settings import Augmentation
-from readers.values import check_integer
+from readers.values import check_integer, check_number
 
 _LARGEST_KERNEL = 1023
 """Largest kernel in pixels. For a kernel ten times as large DALI takes seconds per image."""
@@ -23,7 +23,7 @@ class Blur(Augmentation):
     """Blur images by a Gaussian of random width.
 
     Like torchvision.transforms.v2.GaussianBlur, but with a probability `p`. Images are mirrored at
-    their borders. All pixels whose kernel contains a NaN become NaN.
+    their borders. A NaN spreads over the whole kernel.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Blur(Augmentation):
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {self.kernel_size}")
         range_of("sigma", self.sigma, 1e-3)
-        check_p(self.p)
+        check_number("p", self.p, 0, 1)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""

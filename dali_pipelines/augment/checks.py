@@ -7,24 +7,19 @@ from typing import Any
 
 from dali_pipelines.graph.user_operators.operators import ImageKind
 from dali_pipelines.values import are_all
-from readers.values import check_number, is_number
+from readers.values import is_number
 
 LARGEST = 1e30
 """Largest number in a setting: sums of products stay finite in float32."""
-
-
-def check_p(p: object) -> None:
-    """Raise ValueError if `p` is not a probability."""
-    check_number("p", p, 0, 1)
 
 
 def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tuple[float, float]:
     """Return (lowest, highest) for a setting of one or two numbers; ValueError if wrong."""
     pair: Any = (value, value) if is_number(value) else value
     if not are_all(pair, Real) or len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
+        limits = f"from {least:g} on" if most == LARGEST else f"from {least:g} to {most:g}"
         raise ValueError(
-            f"{name} must be (lowest, highest), or one number for both, {_limits(least, most)}, "
-            f"got {value!r}"
+            f"{name} must be (lowest, highest), or one number for both, {limits}, got {value!r}"
         )
     return float(pair[0]), float(pair[1])
 
@@ -37,7 +32,3 @@ def check_8_bits(what: str, kind: ImageKind) -> None:
             "other values can have Erase, Blur, Noise, PhotonNoise, and ColorJitter with only "
             "brightness and contrast"
         )
-
-
-def _limits(least: float, most: float) -> str:
-    return f"from {least:g} on" if most == LARGEST else f"from {least:g} to {most:g}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from nvidia.dali import fn, types
 
-from dali_pipelines.augment.checks import check_8_bits, check_p, range_of
+from dali_pipelines.augment.checks import check_8_bits, range_of
 from dali_pipelines.augment.parts import constant, in_float, side_by_side
 from dali_pipelines.graph.operators_augment import retouch
 from dali_pipelines.graph.user_operators.chance import Chance
@@ -105,7 +105,7 @@ class RandomGrayscale(Augmentation):
     of_8_bits = True
 
     def __post_init__(self) -> None:
-        check_p(self.p)
+        check_number("p", self.p, 0, 1)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add the operators to the graph; see `dali_pipelines.settings.Augmentation`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from nvidia.dali import fn
 
-from dali_pipelines.augment.checks import LARGEST, check_p, range_of
+from dali_pipelines.augment.checks import LARGEST, range_of
 from dali_pipelines.augment.parts import constant
 from dali_pipelines.graph.operators_augment import choose_part
 from dali_pipelines.graph.user_operators.chance import Chance
@@ -49,7 +49,7 @@ class Erase(Augmentation):
     value: float | Sequence[float] = 0.0
 
     def __post_init__(self) -> None:
-        check_p(self.p)
+        check_number("p", self.p, 0, 1)
         range_of("scale", self.scale, 0, 1)
         range_of("ratio", self.ratio, 1e-3)
         for value in self._values():

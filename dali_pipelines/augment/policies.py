@@ -47,7 +47,7 @@ NAMES = (
     *("Brightness", "Color", "Contrast", "Sharpness", "Posterize", "Solarize"),
     *("AutoContrast", "Equalize", "Invert"),
 )
-"""Names of `operations`, those of torchvision."""
+"""Names of the `operations`, as in torchvision."""
 
 
 class Operation(NamedTuple):

@@ -122,7 +122,7 @@ class ShardsOnDevices:
         Raises
         ------
         ValueError
-            If `devices` or the shards differ from those of the sharding.
+            If `devices`, `shard_id` or `num_shards` contradict the sharding.
         """
         own = tuple(device_of(holders[0]) for holders in self.shards.values())
         if devices is None:

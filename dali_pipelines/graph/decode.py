@@ -22,6 +22,7 @@ from dali_pipelines.graph.gpu.memory import (
 )
 from dali_pipelines.runtime.dali_private import merge, split
 from dali_pipelines.settings import Augmentation
+from readers.contract import Reader
 
 MOVED = frozenset(("part", "affine", "inside"))
 """Arrays that the Source sends if the graph does geometry. Geometry comes before flips, mean and
@@ -157,6 +158,12 @@ Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
 """Function of the arrays of the Reader and the flip of the Source, by name, and the settings."""
 DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImages]
 """Like `Decode`, but may return several images of a sample."""
+
+
+def with_layout(decoded: Decoded, reader: Reader) -> Decoded:
+    """Return an image with the layout of the Reader's specs, unless the decoder has set another."""
+    is_chw = any((spec.name, spec.layout) == ("image", "CHW") for spec in reader.specs)
+    return decoded._replace(layout="CHW") if is_chw and decoded.layout is None else decoded
 
 
 def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:

@@ -28,6 +28,7 @@ from dali_pipelines.graph.decode import (
     decode_fits,
     mean_and_std,
     no_flip,
+    with_layout,
 )
 from dali_pipelines.graph.place import permute, place
 from dali_pipelines.graph.ragged import SIZE, check_padding
@@ -126,9 +127,9 @@ def check_extnames(columns: Columns, images: Mapping[str, Hdu], config: Pipeline
             several[hdu] = f"{len(numbers)} {hdu} (HDUs {', '.join(numbers)})"
     if several:
         _warn_once(
-            f"{printable(row.name)} has {' and '.join(several.values())}, of which only the first "
-            "is read: to read one of the others, add its EXTVER to the name; to read each as a "
-            f"row, make the Index with dali-pipelines index --hdus {next(iter(several))}"
+            f"{printable(row.name)} has {' and '.join(several.values())}, and only the first is "
+            "read: to read another one, add its EXTVER to the name; to read each as a row, make "
+            f"the Index with dali-pipelines index --hdus {next(iter(several))}"
         )
 
 
@@ -299,10 +300,11 @@ def decode_parts(
     def decode_all(arrays: Any, config: PipelineConfig) -> DecodedImages:
         names = [spec.name for spec in reader.reader.specs]
         configs = _configs(config, len(reader.parts), times, reader.reader.channels)
-        first, *images = (
+        decoded = (
             decode(ChainMap({name: arrays[f"{name}_{number}"] for name in names}, arrays), one)
             for number, one in enumerate(configs)
         )
+        first, *images = (with_layout(one, reader.reader) for one in decoded)
         raw = present = arrays["present"]
         if times is not None:
             present = fn.reshape(present, shape=[times, -1])

@@ -17,12 +17,12 @@ from typing import Any
 from nvidia.dali import fn, types
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import DecodeAll, Decoded, DecodedImages
+from dali_pipelines.graph.decode import DecodeAll, Decoded, DecodedImages, with_layout
 from dali_pipelines.graph.footprint import Footprint
 from dali_pipelines.graph.gpu.cupy_operator import free_unused
 from dali_pipelines.graph.ragged import listed_or_padded
 from dali_pipelines.graph.source import (
-    check_arguments,
+    check_index,
     make_source,
     peek_first,
     sample_nodes,
@@ -213,7 +213,11 @@ def reader_pipeline(
     ValueError
         If the settings do not fit the data, e.g. a column has the name of another output.
     """
-    check_arguments(index, reader, config)
+    check_index(index)
+    if isinstance(reader, type):
+        raise TypeError(f"expected a Reader, such as {reader.__name__}(), got the class itself")
+    if not isinstance(config, PipelineConfig):
+        raise TypeError(f"expected a PipelineConfig(batch_size=...), got {config!r}")
     if config.dtype == "bfloat16":  # DALI lacks bfloat16: a Framework rounds the batches
         config = replace(config, dtype="float32")
     if config.start_method != "fork":
@@ -235,9 +239,8 @@ def reader_pipeline(
         nodes = sample_nodes(source, pipeline.reads(source))
         arrays = _Arrays(nodes)
         decoded = decode(arrays, config)
-        if isinstance(decoded, Decoded) and decoded.layout is None:
-            is_chw = any((spec.name, spec.layout) == ("image", "CHW") for spec in reader.specs)
-            decoded = decoded._replace(layout="CHW" if is_chw else None)
+        if isinstance(decoded, Decoded):
+            decoded = with_layout(decoded, reader)
         images = check_decoded(decoded, config, uses_flip="flip" in arrays.used)
         channels = images.first.channels or reader.channels
         chance = Chance(nodes.get("draws"))

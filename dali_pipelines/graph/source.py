@@ -51,15 +51,6 @@ def check_index(index: Index) -> None:
         raise TypeError(f"expected an Index, such as Index.scan({what}), got {index!r}")
 
 
-def check_arguments(index: Index, reader: Reader, config: PipelineConfig) -> None:
-    """Raise TypeError if an argument has a wrong type."""
-    check_index(index)
-    if isinstance(reader, type):
-        raise TypeError(f"expected a Reader, such as {reader.__name__}(), got the class itself")
-    if not isinstance(config, PipelineConfig):
-        raise TypeError(f"expected a PipelineConfig(batch_size=...), got {config!r}")
-
-
 def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     """Make the Source that reads an Index with a Reader; ValueError if the two do not fit."""
     parts = getattr(reader, "parts", ())

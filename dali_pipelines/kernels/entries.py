@@ -249,7 +249,7 @@ def choose_part_entry() -> Entry:
 
 @cache
 def _decode_setup() -> Any:
-    """Set the shapes of image and status: height and width are those of the first input.
+    """Set the shapes of image and status, with height and width of the first input.
 
     The image has shape (height, width, 1), or (planes, height, width) with several planes. The
     status has shape (1,).

@@ -129,6 +129,12 @@ def test_a_pipeline_is_no_factory() -> None:
         take(npy_pipeline)
 
 
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_a_path_is_no_index(factory: Any) -> None:
+    with pytest.raises(TypeError, match=r"Index.scan\(./nowhere"):
+        factory("/nowhere", batch_size=1)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_data_loader_is_not_for(npy_index: Index, workers: int) -> None:
     loader = Loader(npy_pipeline, npy_index, batch_size=4, devices="cpu")

@@ -42,5 +42,5 @@ def deconvolver_nbytes(batch: int, channels: int, operators: int = 1) -> int:
     transfer = 8 * psf.FRAME_SHAPE[0] * (psf.FRAME_SHAPE[1] // 2 + 1)
     plans = 2 * _WORK_AREA * pixels * (8 + 16)  # forward and inverse, complex64 and complex128
     working = int((batch - 1 + WORKING) * 4 * pixels)
-    # One transfer function more is that of the current frame.
+    # The current frame has a transfer function of its own.
     return working + (channels + 1) * transfer + operators * plans

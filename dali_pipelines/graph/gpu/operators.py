@@ -318,7 +318,7 @@ def _groups(sizes: list[int]) -> Iterator[slice]:
 
 @cache
 def _random_numbers(device: int) -> Any:
-    """Return the table of random numbers on the current device, whose number is the cache's key."""
+    """Return the table of random numbers on the current device; `device` is its number."""
     del device
     import cupy
 

@@ -19,8 +19,8 @@ def nearest(out, image, numbers, outside):  # type: ignore[no-untyped-def]
     image : ndarray, shape (height, width, channels)
         Part of an image that was read, at least 1x1.
     numbers : ndarray, shape (10,), float64
-        Matrix from pixels (x, y) of `out` to those of the whole image, row by row; first row and
-        column of the part that was read; height and width of the whole image.
+        Matrix from (x, y) in `out` to (x, y) in the whole image, row by row; first row and column
+        of the part that was read; height and width of the whole image.
     outside : number
         Value of pixels outside the image.
     """

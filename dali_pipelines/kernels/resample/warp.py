@@ -54,8 +54,8 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
     order : int
         Order of the spline, 1 or 3.
     reduce : int
-        Number of unreduced pixels along each axis whose mean, without holes, is an output pixel. If
-        half or more of them are holes, the output pixel is a hole.
+        Number of unreduced pixels along each axis that are averaged to an output pixel. Holes are
+        left out. If half or more are holes, the output pixel is a hole.
     special : ndarray, shape (4,), float32
         Values for special pixels, see `OUTSIDE`.
     clip : bool
