@@ -177,10 +177,10 @@ class PipelineConfig:
     zoom: tuple[float, float] = (1.0, 1.0)
     """Range of the random enlargement of a window, log-uniform, within 0.001 to 1000."""
     random_area: tuple[float, float] | None = None
-    """Lower and upper limit of a share of the image's area, e.g. 0.08 and 1. Instead of a crop, a
-    region of random area, shape and position is read, and resized to `resize`."""
+    """Range of the area of a random region, as a share of the image, e.g. (0.08, 1). Instead of a
+    crop, a region of random area, shape and position is read, and resized to `resize`."""
     random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
-    """Lower and upper limit of width / height of these regions, log-uniform."""
+    """Range of width / height of random regions, log-uniform."""
     resize_shorter: int | None = None
     """Pixels of the image's shorter side after a resize that comes before the crop; by default
     there is no such resize."""
@@ -192,11 +192,11 @@ class PipelineConfig:
     are rotated, zoomed or between pixels are resampled by nearest pixels with ``nearest``, and
     bilinearly with all other filters. Masks are always resampled by nearest pixels."""
     mean: tuple[float, ...] | None = None
-    """Subtracted from each channel, in units of the decoded image; one number for all channels, or
-    one for each."""
+    """Mean to subtract, in units of the decoded image: one number for all channels, or one for
+    each channel."""
     std: tuple[float, ...] | None = None
-    """Divides each channel, after the mean is subtracted, in units of the decoded image; one number
-    for all channels, or one for each."""
+    """Standard deviation to divide by, after the mean is subtracted, in units of the decoded image:
+    one number for all channels, or one for each channel."""
     augment: tuple[Augmentation, ...] = ()
     """Random changes of the images after the flips, in this order, such as
     `dali_pipelines.ColorJitter`; none in mode eval."""
@@ -380,7 +380,7 @@ def _check_together(values: Mapping[str, Any]) -> None:
     Geometry(**{one.name: values[one.name] for one in fields(Geometry)})
     if values["stretch"] is not None and not (values["mean"] is None is values["std"]):
         raise ValueError(
-            "stretch replaces mean and std of the pipeline: leave those out, and set mean and std "
+            "stretch replaces mean and std of the pipeline: leave out mean and std, and set those "
             "of the Stretch, which apply after its curve"
         )
     _check_missing(values["missing"], values["outside"], values["dtype"], values["augment"])

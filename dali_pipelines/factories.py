@@ -267,8 +267,9 @@ def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
         )
     if config.outside == "fill":
         raise ValueError(
-            "aia_pipeline has no outside='fill': set a larger size of the registered image, where "
-            "pixels beyond the frame have the value missing; or outside='shift' for window 'row'"
+            "outside='fill' is not for aia_pipeline: set a larger size of the registered image, "
+            "where pixels beyond the frame have the value missing; or outside='shift' for window "
+            "'row'"
         )
     if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
         raise ValueError(

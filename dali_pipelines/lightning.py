@@ -54,8 +54,8 @@ class DataModule(LightningDataModule):
         for name, loader in self.loaders.items():
             if name != "train" and not loader.starts_anew:
                 raise ValueError(
-                    f"{name} needs a Loader with mode='eval'; in mode 'train' it would continue "
-                    "after the rows of Lightning's sanity check"
+                    f"{name} needs a Loader in mode 'eval', because in mode 'train' it would "
+                    "continue after the rows of Lightning's sanity check: set mode='eval'"
                 )
             # Lightning runs a loop if its method exists.
             setattr(self, f"{name}_dataloader", partial(self._loader, name))

@@ -22,7 +22,7 @@ _SPAWNED_READER_BYTES = 120 << 20
 _FRAMES = 2
 """Batches of whole frames that the graph holds: the current one, and the next."""
 _READER_FRAMES = 4
-"""Copies of a sample that a reader process holds at most."""
+"""Maximum number of copies of a sample in a reader process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def warn_of_fractions(mean: tuple[float, ...] | None, std: tuple[float, ...] | N
     meant = ", ".join(
         f"{name}={tuple(float(f'{255 * value:.6g}') for value in values)}" for name, values in given
     )
-    message = "%s is for values from 0 to 1, but images of 8 bits have 0 to 255: set %s"
+    message = "%s: images of 8 bits have values from 0 to 255, not from 0 to 1: set %s"
     logger.warning(message, found, meant)
 
 

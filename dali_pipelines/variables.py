@@ -148,7 +148,7 @@ def stretches_of(
         names = list(dict.fromkeys(one.name for _, one in channels.named))
         if unknown := [name for name in stretch if name not in names]:
             raise ValueError(
-                f"stretch names the unknown variable {unknown[0]!r}: expected {', '.join(names)}"
+                f"stretch names {unknown[0]!r}, but the variables are {', '.join(names)}"
             )
         return tuple(stretch.get(one.name, Stretch()) for _, one in channels.named)
     if not isinstance(stretch, Preset | str | os.PathLike):

@@ -227,11 +227,11 @@ class Calibration:
         if isinstance(self.stretch, Stretch | Mapping):
             return self
         if (count := len(self.stretch)) != len(channels):
-            of_index = ", ".join(channels) or "none"
+            of_index = f"{len(channels)}, {', '.join(channels)}" if channels else "none"
             raise ValueError(
-                f"stretch has {count} curves, but the channels of the Index are {of_index}: pass "
-                "one curve for all channels, one for each channel in the order of Index.group, or "
-                "a mapping by channel, such as {171: Stretch()}"
+                f"stretch has curves for {count} channels, but the Index has {of_index}: pass one "
+                "curve for all channels, one for each channel in the order of Index.group, or a "
+                "mapping by channel, such as {171: Stretch()}"
             )
         return replace(self, stretch=dict(zip(channels, self.stretch, strict=True)))
 

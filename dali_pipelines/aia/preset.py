@@ -43,7 +43,7 @@ class Preset:
     disk_radius: float | None = None
     """Radius in pixels to which each solar disk (RSUN_OBS) is scaled."""
     reduction: Reduction = "mean"
-    """Combination of several pixels to one pixel of the result."""
+    """Method to combine several pixels into one pixel of the result."""
     reduced_from: int | None = None
     """With ``sum``: height and width of the frames before the sums. If they are smaller than level
     1 frames, their pixels are means."""

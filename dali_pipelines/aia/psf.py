@@ -53,7 +53,7 @@ FRAME_SHAPE = (4096, 4096)
 """Shape of a whole AIA frame, (height, width)."""
 
 _VERSION = 1
-"""Part of the names of cached files. Raise it if the result of `psf` changes."""
+"""Version in the names of cached files. Increase it if the result of `psf` changes."""
 
 
 def check_psf_channel(channel: int) -> None:

@@ -57,7 +57,7 @@ def image_format(
         )
     if memory_format == "channels_last" and not framework.has_strides:
         raise ValueError(
-            f"memory_format='channels_last' needs framework='torch', got {name!r}: leave it out, "
+            f"memory_format='channels_last' needs framework='torch', not {name!r}: leave it out, "
             "and transpose delivered images to NHWC where you need that"
         )
     return ImageFormat(dtype, memory_format)

@@ -155,7 +155,7 @@ class DecodedImages(NamedTuple):
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
-"""Function of the arrays of the Reader and the flip of the Source, by name, and the settings."""
+"""Function of (arrays, config). `arrays` has the arrays of the Reader and ``flip``, by name."""
 DecodeAll = Callable[[Mapping[str, Any], PipelineConfig], Decoded | DecodedImages]
 """Like `Decode`, but may return several images of a sample."""
 

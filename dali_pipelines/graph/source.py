@@ -127,14 +127,14 @@ def _check_window_size(index: Index, config: PipelineConfig) -> None:
     rows = f"the rows of the Index are windows of {height}x{width} (height x width)"
     if config.window != "row":
         raise ValueError(
-            f"{rows} at columns 'y' and 'x', but window is {config.window!r}: set window='row' and "
-            f"crop=({height}, {width}), the defaults for this Index, or use an Index of whole "
-            "images, without these columns"
+            f"{rows} at columns 'y' and 'x', and do not go with window {config.window!r}: set "
+            f"window='row' and crop=({height}, {width}), the defaults for this Index, or use an "
+            "Index of whole images, without these columns"
         )
     crop = "x".join(map(str, config.crop or ()))
     raise ValueError(
-        f"{rows}, but crop is {crop}, so windows would be off-centre: set crop=({height}, "
-        f"{width}), or make an Index of windows of that size"
+        f"{rows}, and crop {crop} would be off-centre: set crop=({height}, {width}), or make an "
+        "Index of windows of that size"
     )
 
 

@@ -520,8 +520,8 @@ def _size_of_first(source: Source) -> tuple[int, int]:
 def _effective(given: Mapping[str, Any], converted: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in a standard form, without those that have no effect in mode ``eval``.
 
-    Thereby training and validation have the same digest. Augmentations of colours remain, because
-    they reject encoded images of more than 8 bits.
+    Loaders for training and validation then have the same digest. Augmentations of colours remain,
+    because they reject encoded images of more than 8 bits.
 
     Parameters
     ----------

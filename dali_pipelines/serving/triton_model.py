@@ -1,4 +1,4 @@
-"""Model of Triton's Python backend with the preprocessing of a training.
+"""Model of Triton's Python backend that preprocesses images for inference.
 
 `dali-pipelines export triton` copies this file into a model repository.
 """

@@ -173,7 +173,7 @@ def test_windows_between_pixels_take_the_nearest(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"interpolation": "cubic", "resize": 9}, "interpolation.*'bilinear'.*'cubic'"),
-        ({"interpolation": "bicubic"}, "bicubic.*resize and resize_shorter"),
+        ({"interpolation": "bicubic"}, "bicubic.*resize or resize_shorter"),
         ({"interpolation": "lanczos", "crop": 9, "rotate": 5.0}, "lanczos.*resize"),
         ({"interpolation": "bicubic", "resize": 9, "dtype": "int16"}, "int16.*leave out resize"),
         ({"interpolation": "nearest", "resize": 9, "dtype": "int16", "mean": 3}, "leave out mean"),

@@ -182,7 +182,7 @@ def test_settings_that_contradict_the_index(
     ("options", "message"),
     [
         ({"window": "center"}, r"window 'center'.*window='row' and crop=\(24, 20"),
-        ({"window": "random"}, "window 'random'.*each image"),
+        ({"window": "random"}, "window 'random'.*whole images"),
         ({"window": "center", "crop": None}, "windows of 24x20"),
         ({"window": "row", "crop": (24, 24)}, r"crop 24x24.*crop=\(24, 20\)"),
     ],

@@ -389,8 +389,8 @@ def test_own_targets_have_the_time_limit_of_reading(ramps: Ramps, seconds: float
 TAKEN = "have the name of another output"
 ERRORS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"targets": [MASK]}, ValueError, "targets must be a mapping"),
-    ({"targets": {"mask": "mask_path"}}, ValueError, "targets must be named"),
-    ({"targets": {"mask": Mask}}, ValueError, "targets must be named"),
+    ({"targets": {"mask": "mask_path"}}, ValueError, "targets must map names"),
+    ({"targets": {"mask": Mask}}, ValueError, "targets must map names"),
     ({"targets": {3: MASK}}, ValueError, "targets must map names"),
     ({"targets": {"image": MASK}}, ValueError, rf"\['image'\] {TAKEN}"),
     ({"targets": {"flip": MASK}, "outputs": ("flip",)}, ValueError, rf"\['flip'\] {TAKEN}"),

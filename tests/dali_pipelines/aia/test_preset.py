@@ -150,7 +150,7 @@ def test_a_preset_that_there_is_not() -> None:
         (MINIMAL + "193 = {scale = 5}", "193.*scale.*known.*clip"),
         (MINIMAL + "193 = {unit = '5'}", "193.*unit.*number.*'5'"),
         (MINIMAL + "193 = {clip = [1]}", r"193.*clip.*two numbers.*\[1\]"),
-        (MINIMAL + "193 = {kind = 'sqrt'}", "193.*square root"),
+        (MINIMAL + "193 = {kind = 'sqrt'}", "193.*sqrt"),
         (MINIMAL + "193 = {range = [0, 1]}", "193.*four finite numbers"),
         (MINIMAL + "193 = {range = [0, 1], clip = [0, 1], std = 2}", "193.*range.*std"),
         (MINIMAL + "[stretch]\nkind = 'cubic'", "171.*kind.*'cubic'"),
