@@ -1,4 +1,4 @@
-"""Codecs: each reads tiles of a file, and decodes them as far as the graph cannot."""
+"""Codecs read tiles of a file, and decode them if the graph cannot."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from readers.fits.gunzip import MOST_RATIO, inflated
 from readers.places.contract import Place
 
 GAP = 64 << 10
-"""Bytes between two tiles, see `readers.byte_ranges.read_ranges`."""
+"""Gap of `readers.byte_ranges.read_ranges` between two tiles, in bytes."""
 _BLOCKSIZES = (16, 32, payload.MAX_BLOCKSIZE)
-"""Block sizes of RICE_1. Others are legal, but nobody writes them; astropy decodes them."""
+"""Block sizes of RICE_1 for the graph. astropy decodes other sizes, which are legal but unusual."""
 
 _LONGEST_BLOCK = 1024
 
@@ -33,7 +33,7 @@ class CodedTiles(NamedTuple):
     place: Place
     """The file."""
     offsets: NDArray[np.int64]
-    """First byte of each tile, inside the place."""
+    """First byte of each tile in the file."""
     lengths: NDArray[np.int64]
     """In bytes."""
     shapes: Callable[[], NDArray[np.int64]]
@@ -42,7 +42,7 @@ class CodedTiles(NamedTuple):
     def read(
         self, room: int = 0, allocate: Allocate = private
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
-        """Read their bytes, as `readers.byte_ranges.read_ranges` does."""
+        """Read the bytes of the tiles, like `readers.byte_ranges.read_ranges`."""
         ranges = self.place, self.offsets, self.lengths
         return read_ranges(*ranges, gap=GAP, room=room, allocate=allocate)
 
@@ -62,25 +62,25 @@ class SentTiles(NamedTuple):
 
 
 class Codec(ABC):
-    """A tile compression with its settings; by default tiles are sent compressed."""
+    """A tile compression with its settings."""
 
     __slots__ = ()
 
     BITPIX: ClassVar[tuple[int, ...]] = (8, 16, 32)
     """BITPIX of images that are not quantised."""
     LETTER: ClassVar[str] = "B"
-    """Type of the elements of its tiles, as in TFORM."""
+    """TFORM letter of the elements of tiles."""
     MODULES: ClassVar[tuple[str, ...]] = ()
-    """Modules that `read` imports when it first needs them."""
+    """Modules that `read` imports at first use."""
 
     @abstractmethod
     def least_bytes(self, pixels: Any) -> Any:
         """Return the least number of bytes for a number of pixels."""
 
     def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
-        """Estimate the bytes to send for tiles of this many bytes in the file, and pixels.
+        """Estimate the bytes to send for tiles, from their bytes in the file and their pixels.
 
-        The estimate allows for images that compress less well.
+        By default tiles are sent compressed. Other images may compress less well.
         """
         del pixels
         return int(1.15 * tile_bytes)
@@ -98,7 +98,7 @@ class Codec(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Rice(Codec):
-    """RICE_1: its tiles are sent as they are."""
+    """RICE_1: tiles are sent compressed."""
 
     bytepix: int
     blocksize: int
@@ -122,7 +122,7 @@ class Gzip(Codec):
     """BITPIX of the image."""
     is_quantized: bool
     is_shuffled: bool
-    """Whether all first bytes of the values come first, then all second ones, as in GZIP_2."""
+    """Whether first bytes of all values come first, then their second bytes, ..., as in GZIP_2."""
 
     BITPIX: ClassVar = (8, 16, 32, -32, -64)
 
@@ -163,9 +163,9 @@ class Gzip(Codec):
         return SentTiles(data, ends - sizes, sizes, stored, nbytes)
 
     def _values(self, nbytes: int, pixels: int) -> tuple[int, int]:
-        """Return the bytes of a value and STORED, from the size of a tile.
+        """Return the bytes of a value, and STORED, by the size of a tile.
 
-        CFITSIO once wrote 4 bytes for each int16, so BITPIX is not enough.
+        BITPIX is not enough: CFITSIO once wrote 4 bytes for each int16.
         """
         item, rest = divmod(nbytes, pixels)
         if self.is_quantized:
@@ -186,7 +186,7 @@ class Plio(Codec):
     LETTER: ClassVar = "I"
 
     def least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes of a header and a word: all zeros after the last word are left out."""
+        """Return the bytes of a header and a word: zeros after the last word are not stored."""
         return 0 * pixels + 8
 
     def read(self, tiles: CodedTiles, room: int) -> SentTiles:
@@ -203,15 +203,12 @@ class Plio(Codec):
 
 @dataclass(frozen=True, slots=True)
 class Hcompress(Codec):
-    """HCOMPRESS_1: tiles are decoded here. Quantised floats are sent as integers."""
+    """HCOMPRESS_1: tiles are decoded here; quantised floats are sent as integers."""
 
     MODULES: ClassVar[tuple[str, ...]] = ("readers.fits.tiles.hcompress",)
 
-    smooth: bool
-    """Whether to smooth tiles that were compressed with loss."""
-
     def least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes of a header and the end of a stream: zeros take no more."""
+        """Return the bytes of a header and the end of a stream, the stream of zeros."""
         return 0 * pixels + 26
 
     def sent_bytes(self, tile_bytes: int, pixels: int) -> int:
@@ -220,7 +217,7 @@ class Hcompress(Codec):
         return 4 * pixels
 
     def decode(self, tiles: CodedTiles) -> tuple[Iterator[NDArray[Any]], int]:
-        """Read tiles; return an iterator that decodes them, and the bytes that were read."""
+        """Read tiles; return an iterator that decodes them, and the number of bytes read."""
         from readers.fits.tiles.hcompress import decode_tile  # numba
 
         _, offsets, lengths, _ = tiles
@@ -238,7 +235,7 @@ class Hcompress(Codec):
             for start, length, shape, offset in zip(starts, lengths, shapes, offsets, strict=True):
                 tile = data[start : start + length]
                 try:
-                    yield decode_tile(tile, *shape.tolist(), smooth=self.smooth)
+                    yield decode_tile(tile, *shape.tolist())
                 except ValueError as error:
                     raise ValueError(f"the HCOMPRESS_1 tile at byte {offset}: {error}") from error
 
@@ -269,22 +266,22 @@ def codec_of(header: Mapping[str, Any], *, is_quantized: bool) -> Codec | None:
     if name == "PLIO_1":
         return None if is_quantized else Plio()
     if name == "HCOMPRESS_1":
-        smooth = _settings(header).get("SMOOTH", 0)
-        return Hcompress(smooth != 0) if isinstance(smooth, int) else None
+        # Smoothing is rare and left to astropy.
+        return Hcompress() if _settings(header).get("SMOOTH", 0) == 0 else None
     if name not in ("RICE_1", "RICE_ONE"):
         return None
     settings = _settings(header)
     bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
     if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
         raise ValueError(
-            f"RICE_1 has 1, 2 or 4 bytes a pixel and blocks of 1 to {_LONGEST_BLOCK}, "
-            f"got BYTEPIX {bytepix} and BLOCKSIZE {blocksize}"
+            f"RICE_1 needs BYTEPIX 1, 2 or 4 and BLOCKSIZE 1 to {_LONGEST_BLOCK}, got BYTEPIX "
+            f"{bytepix} and BLOCKSIZE {blocksize}"
         )
     return Rice(bytepix, blocksize) if blocksize in _BLOCKSIZES else None
 
 
 def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the codec's parameters, ZNAMEi and ZVALi; the first of each name, as in astropy."""
+    """Return the codec's settings, ZNAMEi and ZVALi; the first one of each name, as in astropy."""
     settings: dict[str, Any] = {}
     number = 1
     while (name := header.get(f"ZNAME{number}")) is not None:

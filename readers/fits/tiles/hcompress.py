@@ -1,11 +1,11 @@
-"""HCOMPRESS_1: decode the stream of a tile by numba. Imported when the first tile is read.
+"""HCOMPRESS_1: decode the stream of a tile with numba. Imported when the first tile is read.
 
-The bytes of a stream are a header, the bit planes of the coefficients' magnitudes, four bits of 0,
-and from the next whole byte on the signs. The coefficients are in quadrants, one after the other,
-and each bit plane of a quadrant is a quadtree: a code has a bit for each of 2x2 nodes below it,
+A stream has a header, the bit planes of the coefficients' magnitudes, four bits of 0, and the signs
+from the next whole byte on. The coefficients are in four quadrants, one after the other. Each bit
+plane of a quadrant is a quadtree: a code has a bit for each of the 2x2 nodes below it, in the order
 upper left, upper right, lower left, lower right. On the lowest level these are the bits of the
-coefficients. Pixels follow by the inverse of the H-transform, a Haar transform of integers in two
-dimensions.
+coefficients. The inverse of the H-transform, a two-dimensional Haar transform of integers, converts
+coefficients to pixels.
 
 Notes
 -----
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +28,11 @@ JIT = Jit([Path(__file__)])
 njit = JIT.njit
 
 _HEADER = struct.Struct(">2s3iq3B")
-"""Magic number, rows, columns, scale, sum of all pixels, bit planes of the quadrants: the upper
-left one, the two beside it, the lower right one."""
+"""Magic number, rows, columns, scale, sum of all pixels, and the numbers of bit planes of three
+kinds of quadrants: upper left, upper right and lower left, lower right."""
 _MAGIC = b"\xdd\x99"
 _MOST_PLANES = 62
-"""Bits of an int64, less the sign and one to spare."""
+"""Bits of an int64 without the sign and one spare bit."""
 _PLAIN, _QUADTREE = 0, 15
 """Formats of a bit plane."""
 _CODES = (
@@ -43,27 +42,23 @@ _CODES = (
 """Codes of the values 0 to 15, in bits."""
 
 PADDING = 4
-"""Words of zeros after a stream: its end is checked after ten codes, and two words are loaded."""
+"""Zero words after a stream, because its end is only checked after every ten codes."""
 
 
-def decode_tile(
-    stream: NDArray[np.uint8], rows: int, columns: int, *, smooth: bool = False
-) -> NDArray[Any]:
+def decode_tile(stream: NDArray[np.uint8], rows: int, columns: int) -> NDArray[Any]:
     """Decode a tile.
 
     Parameters
     ----------
     stream : ndarray, shape (bytes,), uint8
-        At least the 25 of its header.
+        At least the 25 bytes of its header.
     rows, columns : int
-        Of the tile, at least 2; those in the header are not used.
-    smooth : bool
-        Whether to smooth it, if it was compressed with loss.
+        Size of the tile, at least 2x2; the size in the header is not used.
 
     Returns
     -------
     ndarray, shape (rows, columns), int32 or int64
-        The lower 32 bits are those that CFITSIO's ``fits_hdecompress64`` gives.
+        The lower 32 bits equal the result of CFITSIO's ``fits_hdecompress64``.
 
     Raises
     ------
@@ -76,34 +71,30 @@ def decode_tile(
     if max(planes) > _MOST_PLANES:
         raise ValueError(f"the stream has {max(planes)} bit planes, the limit is {_MOST_PLANES}")
     scale = max(scale, 1)
-    largest_change = scale >> 1 if smooth and scale > 1 else None
     is_wide = _needs_int64(rows, columns, abs(total) * scale, scale << max(planes))
-    is_wide |= largest_change is not None
-    _compile_once(is_wide, largest_change is not None)
-    tile = _Tile(rows, columns, scale, total, planes, largest_change, is_wide)
+    _compile_once(is_wide)
+    tile = _Tile(rows, columns, scale, total, planes, is_wide)
     return _decoded(stream[_HEADER.size :], tile)
 
 
 def _needs_int64(rows: int, columns: int, total: int, largest: int) -> bool:
-    """Return whether a sum of the inverse transform may exceed an int32.
+    """Return whether a sum in the inverse transform may exceed an int32.
 
-    Pixels of each level are at most half of the sum of those above and three differences, so they
-    never exceed the first or three times the largest of the latter. Rounding adds up to the unit.
+    A pixel of a level is at most half of the sum of a pixel above and three differences. So it is
+    at most `total` or three times `largest`. Rounding adds at most `unit`.
     """
     unit = 4 << max(rows, columns).bit_length()
     return total + unit >= 1 << 29 or largest + unit >= 1 << 28
 
 
 class _Tile(NamedTuple):
-    """Numbers of a header, and numbers derived from it."""
+    """Size and header of a tile."""
 
     rows: int
     columns: int
     scale: int
     total: int
     planes: list[int]
-    largest_change: int | None
-    """By smoothing."""
     is_wide: bool
 
 
@@ -127,9 +118,9 @@ def _decoded(body: NDArray[np.uint8], tile: _Tile) -> NDArray[Any]:
     )
     if not is_sound:
         raise ValueError("the stream is damaged")
-    # In place of the magnitudes, which were read.
+    # The pixels reuse the memory of the magnitudes.
     pixels = magnitudes.reshape(-1)[: coefficients.size].reshape(shape)
-    invert(coefficients, pixels, np.zeros((2, tile.columns), number), tile.largest_change)
+    invert(coefficients, pixels, np.zeros((2, tile.columns), number))
     return pixels
 
 
@@ -159,21 +150,24 @@ def read_coefficients(words, end, planes, scale, total, magnitudes, codes, nodes
 
 
 @cache
-def _compile_once(is_wide: bool, smooth: bool) -> None:
+def _compile_once(is_wide: bool) -> None:
     """Compile for a type, or wait for another process that is compiling."""
-    change = 1 if smooth else None
     with JIT.turn():
-        _decoded(np.zeros(1, np.uint8), _Tile(2, 2, 1, 0, [0, 0, 0], change, is_wide))
+        _decoded(np.zeros(1, np.uint8), _Tile(2, 2, 1, 0, [0, 0, 0], is_wide))
 
 
 def compile_all() -> None:
     """Compile for all types."""
-    for is_wide, smooth in product((False, True), repeat=2):
-        _compile_once(is_wide, smooth)
+    for is_wide in (False, True):
+        _compile_once(is_wide)
 
 
 def _pairs() -> NDArray[np.uint16]:
-    """Return a table by 12 bits: two values, and the numbers of bits of the first and of both."""
+    """Return a table, indexed by the next 12 bits, of the two codes at their start.
+
+    An entry has the two values (4 bits each), the number of bits of the first code (4), and the
+    number of bits of both codes (4).
+    """
     values, sizes = np.zeros(64, np.int64), np.zeros(64, np.int64)
     for value, code in enumerate(_CODES):
         start = int(code.ljust(6, "0"), 2)
@@ -193,7 +187,7 @@ _PAIRS = _pairs()
 def peek(words, at):  # type: ignore[no-untyped-def]
     """Return the 64 bits from bit `at` on."""
     word, bit = np.uint64(at) >> np.uint64(6), np.uint64(at) & np.uint64(63)
-    # Two shifts, since one by 64 is undefined.
+    # Two shifts, because a shift by 64 is undefined.
     behind = words[word + np.uint64(1)] >> np.uint64(1) >> (np.uint64(63) - bit)
     return (words[word] << bit) | behind
 
@@ -202,7 +196,7 @@ def peek(words, at):  # type: ignore[no-untyped-def]
 def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-def]
     """Decode the next values into ``codes[nodes[:count]]``; return the next bit, or -1.
 
-    Two at a time, because each must wait for the bits of the one before.
+    Two values are decoded by one table lookup.
     """
     done, count = np.uint64(0), np.uint64(count)
     while done + np.uint64(10) <= count and at <= end:
@@ -226,9 +220,9 @@ def read_codes(words, at, end, nodes, count, codes):  # type: ignore[no-untyped-
 
 @njit
 def read_plain_codes(words, at, end, count, codes):  # type: ignore[no-untyped-def]
-    """Read values that are not Huffman-coded into ``codes[:count]``; return the next bit, or -1.
+    """Read values of 4 bits into ``codes[:count]``; return the next bit, or -1.
 
-    Sixteen at a time, in a loop that becomes vectors.
+    The loop over sixteen values is vectorised.
     """
     if at + 4 * count > end:
         return np.int64(-1)
@@ -248,7 +242,7 @@ def read_plain_codes(words, at, end, count, codes):  # type: ignore[no-untyped-d
 
 @njit
 def levels(size):  # type: ignore[no-untyped-def]
-    """Return the number of halvings, rounding up, until a length is 1."""
+    """Return the number of times to halve a length, rounding up, until it is 1."""
     count = 0
     while (1 << count) < size:
         count += 1
@@ -270,13 +264,13 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
     words : ndarray, shape (words,), uint64
         The stream, and `PADDING` words.
     at, end : int64
-        Its next bit, and its end in bits.
+        Next bit and end of the stream.
     num_planes : int64
         Bits of the largest magnitude.
     rows, columns : int64
-        Of coefficients. It takes half of them, rounded up, to hold their codes.
+        Number of coefficients. A code belongs to 2x2 coefficients.
     magnitudes : ndarray, shape (4, codes), int32 or int64
-        Written: of the four coefficients of each code.
+        Output: magnitudes of the four coefficients of each code.
     codes : ndarray, shape (2, codes), uint8
     nodes : ndarray, shape (codes,), uint32
         Work space.
@@ -311,7 +305,7 @@ def read_quadrant(words, at, end, num_planes, rows, columns, magnitudes, codes, 
 
 @njit
 def _read_tree(words, at, end, rows, columns, codes, nodes):  # type: ignore[no-untyped-def]
-    """Read a plane from the root down; return the next bit, and the index of the last `codes`."""
+    """Read a plane from its root down; return the next bit, and the index of its `codes`."""
     nodes[0] = last = 0
     at = read_codes(words, at, end, nodes, np.uint64(1), codes[0])
     above = np.int64(1)
@@ -329,10 +323,10 @@ def _read_tree(words, at, end, rows, columns, codes, nodes):  # type: ignore[no-
 
 @njit
 def _children(codes, above, rows, columns, nodes):  # type: ignore[no-untyped-def]
-    """List the nodes that have a code, in the stream's order: from the last back to the first.
+    """List the nodes that have a code, in the order of the stream: from the last to the first.
 
-    `above` is the number of codes in a row of the level above. Each node is written, and counted
-    only if it has a code: a jump that depends on data would take longer.
+    `above` is the number of codes in a row of the level above. Each node is written, but only
+    counted if it has a code: a branch that depends on data would take longer.
     """
     count, one = np.uint64(0), np.uint64(1)
     for row in range(rows - 1, -1, -1):
@@ -372,9 +366,9 @@ def read_signs(words, at, end, scale, magnitudes, coefficients):  # type: ignore
     scale : int32 or int64
         Factor of all coefficients.
     magnitudes : ndarray, shape (4, 4, codes), int32 or int64
-        Of the quadrants, as `read_quadrant` writes them.
+        Magnitudes of the four quadrants, see `read_quadrant`.
     coefficients : ndarray, shape (rows, columns), of the same type
-        Written.
+        Output.
 
     Returns
     -------
@@ -421,22 +415,19 @@ def _read_line(words, at, end, scale, even, odd, line):  # type: ignore[no-untyp
 
 
 @njit
-def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
+def invert(coefficients, pixels, beyond):  # type: ignore[no-untyped-def]
     """Compute pixels from coefficients.
 
-    In each level the sums come first, and the differences are in the second halves of rows and
-    columns.
+    On each level the first halves of rows and columns are sums; the second halves are differences.
 
     Parameters
     ----------
     coefficients : ndarray, shape (rows, columns), int32 or int64
         Overwritten.
     pixels : ndarray, shape (rows, columns), of the same type
-        Written.
+        Output.
     beyond : ndarray, shape (2, columns), of the same type
-        Zeros, and work space: the row after the last one, if the number of rows is odd.
-    most : int64, optional
-        Largest change of a coefficient by smoothing, which needs 64 bits; None for no smoothing.
+        Zeros, and work space, in place of a row after the last one if the number of rows is odd.
     """
     rows, columns = coefficients.shape
     top = levels(max(rows, columns))
@@ -445,8 +436,6 @@ def invert(coefficients, pixels, beyond, most):  # type: ignore[no-untyped-def]
     for level in range(top - 1, -1, -1):
         down, across = halved(rows, level), halved(columns, level)
         half = halved(down, 1)
-        if most is not None:
-            smooth_level(coefficients, down, across, most)
         for row in range(half):
             is_whole = 2 * row + 1 < down
             _expand_rows(
@@ -484,10 +473,10 @@ def _expand_rows(upper, lower, above, below, level):  # type: ignore[no-untyped-
 
 @njit(forceinline=True)
 def _expand(h0, hx, hy, hc, level):  # type: ignore[no-untyped-def]
-    """Return 2x2 pixels from their sum and differences; those beyond an edge are 0.
+    """Return 2x2 pixels from their sum and differences; differences beyond an edge are 0.
 
-    The remainders of the divided sums are in the low bits of the differences. Each result is cast,
-    because numba would continue with 64 bits, and vectors of half as many pixels.
+    The remainders of divided sums are in the low bits of the differences. Each result is cast:
+    numba would continue with 64 bits, and its vectors would hold half as many pixels.
     """
     number = type(h0)
     bit0, bit1 = number(number(1) << level), number(number(2) << level)
@@ -518,72 +507,3 @@ def _rounded(value, unit):  # type: ignore[no-untyped-def]
     half = number(unit >> 1)
     down = number(half - 1) if half > 0 else half
     return number(number(value + (half if value >= 0 else down)) & number(-unit))
-
-
-@njit
-def smooth_level(coefficients, rows, columns, most):  # type: ignore[no-untyped-def]
-    """Smooth a level: blocks of images that were compressed with loss show less.
-
-    Differences are moved towards the slopes between neighbouring sums, at most by half of the
-    scale, the size of their rounding.
-
-    Parameters
-    ----------
-    coefficients : ndarray, int64
-        Sums in the first halves of rows and columns, rounded up, and differences in the second.
-    rows, columns : int64
-        Pixels of the level.
-    most : int64
-        Largest change.
-    """
-    down, across = (rows + 1) >> 1, (columns + 1) >> 1
-    # Sums with a neighbour on both sides, and whole blocks.
-    below, right = (rows - 1) >> 1, (columns - 1) >> 1
-    h0, hy = coefficients[:down, :across], coefficients[:down, across:]
-    hx, hc = coefficients[down:, :across], coefficients[down:, across:]
-    for i in range(1, below):
-        for j in range(across):
-            hx[i, j] += _slope(h0[i - 1, j], h0[i, j], h0[i + 1, j], hx[i, j], most)
-    for i in range(down):
-        for j in range(1, right):
-            hy[i, j] += _slope(h0[i, j - 1], h0[i, j], h0[i, j + 1], hy[i, j], most)
-    for i in range(1, below):
-        for j in range(1, right):
-            hc[i, j] += _curvature(h0, i, j, 2 * hx[i, j], 2 * hy[i, j], hc[i, j], most)
-
-
-@njit
-def _slope(before, here, behind, found, most):  # type: ignore[no-untyped-def]
-    """Return the change of a difference along rows or columns, from three sums."""
-    high = 4 * max(min(behind - here, here - before), 0)
-    low = 4 * min(max(behind - here, here - before), 0)
-    return _change(behind - before, low, high, found, 3, most)
-
-
-@njit
-def _curvature(h0, i, j, slope_x, slope_y, found, most):  # type: ignore[no-untyped-def]
-    """Return the change of a difference along both, from the sums around one."""
-    here = h0[i, j]
-    both, neither = h0[i + 1, j + 1] - here, here - h0[i - 1, j - 1]
-    only_x, only_y = here - h0[i + 1, j - 1], here - h0[i - 1, j + 1]
-    plus, minus = slope_x + slope_y, slope_x - slope_y
-    high = min(
-        min(max(both, 0) - plus, max(only_x, 0) + minus),
-        min(max(only_y, 0) - minus, max(-neither, 0) + plus),
-    )
-    low = max(
-        max(min(both, 0) - plus, min(only_x, 0) + minus),
-        max(min(only_y, 0) - minus, min(-neither, 0) + plus),
-    )
-    wanted = both - neither + only_x + only_y
-    return _change(wanted, 16 * low, 16 * high, found, 6, most)
-
-
-@njit
-def _change(wanted, low, high, found, shift, most):  # type: ignore[no-untyped-def]
-    """Return the change towards the desired value, divided by ``1 << shift`` and rounded to 0."""
-    if low >= high:
-        return 0
-    change = max(min(wanted, high), low) - (found << shift)
-    change = change >> shift if change >= 0 else (change + (1 << shift) - 1) >> shift
-    return max(min(change, most), -most)

@@ -114,6 +114,12 @@ def test_tiles_that_could_not_be_quantized(tmp_path: Path, codec: str, dither: s
         check_equal(path, 3, dtype, noise=False)
 
 
+def test_smoothed_tiles(tmp_path: Path) -> None:
+    """HCOMPRESS_1 with SMOOTH, which only changes tiles that were compressed with loss."""
+    options = {"hcomp_scale": 9, "hcomp_smooth": 1, **SHAPES["squares"]}
+    check_equal(saved(tmp_path, image_of("int16", "HCOMPRESS_1"), "HCOMPRESS_1", **options), 3)
+
+
 def with_zblank(path: str, letter: str, values: NDArray[Any]) -> None:
     """Give the table of a compressed image a column ZBLANK in place of the keyword."""
     with fits.open(path, disable_image_compression=True) as hdus:

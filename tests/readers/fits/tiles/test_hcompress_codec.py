@@ -50,7 +50,7 @@ def check_equal(row: Row, **options: Any) -> None:
     [
         {},
         {"hcomp_scale": 1},
-        {"hcomp_scale": 3, "hcomp_smooth": True},
+        {"hcomp_scale": 3},
         {"tile_dims": [10, 35]},
         {"tile_dims": [45, 70]},
     ],
