@@ -1,28 +1,34 @@
-"""Exception of Readers, the only one that they raise."""
+"""The exception that Readers raise."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from readers.messages import printable
 
+if TYPE_CHECKING:
+    from readers.contract import Row
+
 
 class ReadError(OSError):
-    """Error raised if a row of the Index cannot be turned into a Sample.
+    """A row of the Index cannot be read.
 
     Parameters
     ----------
     path : str
         File as named in the Index.
     reason : str
-        Expected and found properties. Control characters are escaped.
+        What was expected and what was found. Control characters are escaped.
     hdu : int, optional
         FITS HDU, 0 for the primary.
     row : int, optional
         Row of the Index.
     is_of_store : bool
-        Whether remote storage does not answer or denies access, so that other objects would have
-        the same error.
+        Whether remote storage does not answer or denies access. Other objects would then have the
+        same error.
     """
 
     def __init__(
@@ -47,7 +53,7 @@ class ReadError(OSError):
         return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
     def of_sample(self, path: str, row: int, image: str) -> ReadError:
-        """Return this error of an image, which may be in another file, as its sample's error.
+        """Convert the error of an image, which may be in another file, to an error of its sample.
 
         Parameters
         ----------
@@ -69,8 +75,17 @@ class ReadError(OSError):
 
 
 def reason_of(error: BaseException, path: str) -> str:
-    """Return an error's message without the path at its end, because a ReadError adds the path.
+    """Return an error's message without a path at its end, because ReadError adds the path.
 
     Messages of ``open`` and of places end with a colon and the path.
     """
     return str(error).removesuffix(f": {path!r}")
+
+
+@contextmanager
+def row_errors(row: Row) -> Iterator[None]:
+    """Convert any exception inside to a ReadError of a row."""
+    try:
+        yield
+    except Exception as error:  # libraries raise many types for malformed files
+        raise ReadError(row.name, reason_of(error, row.path), row=row.number) from error

@@ -1,4 +1,4 @@
-"""Reader of NumPy's .npy files. It is the smallest one: read it first to learn the contract."""
+"""Reader of NumPy's .npy files, the smallest Reader: read it first to learn the contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from readers.buffers import Allocate, buffer, private
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.errors import ReadError, reason_of
+from readers.errors import row_errors
 from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.values import check_integer
@@ -24,13 +24,13 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-"""Parsers by version of the format; NumPy only writes a third version for names of fields."""
+"""Parsers by version of the format. Version 3 only differs in the names of fields."""
 _LENGTHS = {(1, 0): struct.Struct("<8xH"), (2, 0): struct.Struct("<8xI")}
 """Formats of magic, version and length of the header, by version."""
 _USUAL_BYTES = 128
 """Header length of nearly all files."""
 _HEAD_BYTES = 128 << 10
-"""Bytes that are fetched at once, all of a small file."""
+"""Bytes to fetch first: all of a small file."""
 _DTYPES = (
     *("float32", "float64", "float16", "uint8", "uint16", "uint32", "uint64"),
     *("int8", "int16", "int32", "int64", "bool"),
@@ -51,7 +51,7 @@ class NpyReader:
     Raises
     ------
     ValueError
-        If `dtype` is not a supported type of numbers, or `channels` is not an integer from 1 on.
+        If `dtype` is not a supported type of numbers, or `channels` is not a positive integer.
     """
 
     dtype: str = "float32"
@@ -70,37 +70,32 @@ class NpyReader:
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Spec of the one array, ``image``, of shape (height, width, channels)."""
+        """Spec of the array ``image``, shape (height, width, channels)."""
         return (SampleSpec(name="image", dtype=self.dtype, ndim=3, layout="HWC"),)
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the rows of the window and cut out its columns, in native byte order."""
-        try:
-            with row.place as place:
-                if window is None:
-                    place.fetch([(0, place.nbytes)])
-                stored = self._stored(place)
-                height, width, _ = stored.shape
-                y, x, size = 0, 0, (height, width)
-                if window is not None:
-                    window = window.within(*size)
-                    y, x = window.place(*size)
-                    height, width = window.height, window.width
-                allocate = buffer if width == stored.shape[1] else private
-                lines, input_bytes = stored.read_rows(place, y, height, allocate)
-        except Exception as error:
-            raise _read_error(row, error) from error
+        with row_errors(row), row.place as place:
+            if window is None:
+                place.fetch([(0, place.nbytes)])
+            stored = self._stored(place)
+            height, width, _ = stored.shape
+            y, x, size = 0, 0, (height, width)
+            if window is not None:
+                window = window.within(*size)
+                y, x = window.place(*size)
+                height, width = window.height, window.width
+            allocate = buffer if width == stored.shape[1] else private
+            lines, input_bytes = stored.read_rows(place, y, height, allocate)
         image = lines[:, x : x + width]
         return Sample({"image": np.ascontiguousarray(image, self.dtype)}, input_bytes, size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
-        try:
+        with row_errors(row):
             with row.place as place:
                 height, width = self._stored(place).shape[:2]
             needed = window and window.within(height, width)
-        except Exception as error:
-            raise _read_error(row, error) from error
         rows, columns = (needed.height, needed.width) if needed else (height, width)
         nbytes = rows * columns * self.channels * np.dtype(self.dtype).itemsize
         return Peek(height=height, width=width, nbytes=nbytes)
@@ -128,18 +123,18 @@ class NpyReader:
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """Array in a .npy file, as described by its header."""
+    """Array in a .npy file, described by the header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     columns_first: bool
     """Whether the array is in Fortran order."""
     start: int
-    """Position of its first element in the file, in bytes."""
+    """First byte of the first element in the file."""
 
     @classmethod
     def of(cls, place: Place) -> StoredArray:
-        """Read the header of an open file; ValueError if it does not describe an array."""
+        """Read the header of an open file; ValueError if it is not an array of numbers."""
         place.fetch([(0, _HEAD_BYTES)])
         begin = place.read(0, _USUAL_BYTES)
         if len(begin) < np.lib.format.MAGIC_LEN or not begin.startswith(_MAGIC):
@@ -147,27 +142,30 @@ class StoredArray:
             raise ValueError(f"not a .npy file: it begins with {begin[:8]!r}{hint}")
         version = begin[6], begin[7]
         if version not in _HEADERS:
-            raise ValueError(f"the format has version {version}, expected (1, 0) or (2, 0)")
+            raise ValueError(f"the .npy format has version {version}, expected (1, 0) or (2, 0)")
         length = _LENGTHS[version]
         if len(begin) < length.size:
-            raise ValueError(f"the file ends at {len(begin)}, in its header")
+            raise ValueError(f"the file ends at byte {len(begin)}, in its header: it is cut off")
         start = length.size + length.unpack_from(begin)[0]
         if start > len(begin):
             begin = place.read(0, min(start, _HEAD_BYTES))
         shape, columns_first, dtype = _parsed(begin[:start], version)
         if dtype.hasobject:
-            raise ValueError("it holds Python objects, expected numbers")
+            raise ValueError("the array has Python objects, expected numbers")
         if any(type(length) is not int or length < 0 for length in shape):
-            raise ValueError(f"the header has shape {shape}, expected integers from 0 on")
+            raise ValueError(f"the header has shape {shape}, expected integers of at least 0")
         end, nbytes = start + math.prod(shape) * dtype.itemsize, place.nbytes
         if end > nbytes:
-            raise ValueError(f"the file ends at {nbytes}, its header needs {end} bytes")
+            raise ValueError(
+                f"the file ends at byte {nbytes}, by its header the array ends at {end}: it is cut "
+                "off"
+            )
         return cls(shape, dtype, columns_first, start)
 
     def read_rows(
         self, place: Place, first: int, count: int, allocate: Allocate = private
     ) -> tuple[np.ndarray, int]:
-        """Read rows of the array; return them and the number of bytes read."""
+        """Read some rows of the array; return the rows and the number of bytes read."""
         # An array in Fortran order is read whole.
         shape = self.shape if self.columns_first else (count, *self.shape[1:])
         skipped = 0 if self.columns_first else first * math.prod(shape[1:]) * self.dtype.itemsize
@@ -179,10 +177,5 @@ class StoredArray:
 
 @lru_cache(maxsize=256)
 def _parsed(begin: bytes, version: tuple[int, int]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype; cached, as it takes 0.1 ms and archives repeat headers."""
+    """Return shape, order and dtype. Cached: parsing takes 0.1 ms, and archives repeat headers."""
     return _HEADERS[version](io.BytesIO(begin[8:]))
-
-
-def _read_error(row: Row, error: Exception) -> ReadError:
-    # NumPy raises many types on malformed headers (OverflowError, SyntaxError, ...).
-    return ReadError(row.name, reason_of(error, row.path), row=row.number)

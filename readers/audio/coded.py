@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.audio.contract import Sound
 from readers.messages import install, pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
@@ -28,53 +30,44 @@ _OTHERS = (
     (0, b"#!AMR", "AMR"),
     (0, b"TTA1", "TTA"),
 )
-"""Beginnings of files that libsndfile does not read: position, bytes and name."""
+"""Formats that libsndfile does not read: position and value of their first bytes, and name."""
 _TAIL_BYTES = 64 << 10
 """Most bytes of a page of OGG."""
 _LAST_PAGE = 4
 """Flag of the last page of an OGG stream."""
 _WHOLE_BYTES, _BUFFER_BYTES = 4 << 20, 64 << 10
-"""Bytes of a remote recording that is fetched whole, and of a larger one at a time: libsndfile
-reads many small pieces."""
+"""Largest remote recording that is fetched whole, and bytes to fetch at a time from larger ones:
+libsndfile reads many small pieces."""
 _COUNTED = 1 << 16
-"""Samples that are decoded at a time to count them."""
+"""Samples to decode at a time to count them."""
 _UNKNOWN = 1 << 48
-"""Lengths from here on are unknown, as in FLAC that was written into a pipe."""
+"""Lengths from here on mean an unknown length, e.g. of FLAC that was written into a pipe."""
 
 
-@dataclass(slots=True)
-class CodedSound:
-    """Recording that soundfile decodes from an open place, see `readers.audio.sound.Sound`."""
+@dataclass(frozen=True, slots=True)
+class CodedSound(Sound):
+    """Recording that libsndfile decodes."""
 
-    place: Place
     file: soundfile.SoundFile
-    rate: int
-    channels: int
-    frames: int
     count: Callable[[int, int], int]
-    """Returns about the bytes read, for the samples of the recording, and those that were read."""
-
-    @property
-    def format(self) -> str:
-        """Format and coding, in libsndfile's names."""
-        return f"{self.file.format} {self.file.subtype}"
+    """Returns the approximate number of bytes read, from the samples of the recording and the
+    samples that were read."""
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
+        """Read samples."""
         found, skip = out, 0
-        # libmpg123 writes to stderr after a seek, as frames need bits of those before.
+        # MP3 frames need bits of earlier frames: after a seek libmpg123 complains on stderr.
         if start and (self.file.format == "MP3" or not self.file.seekable()):
             skip = start
             found = np.empty((skip + len(out), self.channels), np.float32)
         elif start:
             self.file.seek(start)
-        # Seekable files are set to their position again, which decodes some samples once more.
-        self.file.seekable = _no
+        _do_not_seek(self.file)
         number = len(self.file.read(out=found))
         if number < len(found):
             raise ValueError(
-                f"it has {start - skip + number} samples instead of {self.frames}: it is damaged "
-                "or cut off"
+                f"the recording has {start - skip + number} samples, expected {self.frames}: it is "
+                "damaged or cut off"
             )
         if skip:
             out[...] = found[skip:]
@@ -87,17 +80,37 @@ class CodedSound:
         tail = self.place.read(max(0, self.place.nbytes - _TAIL_BYTES), self.place.nbytes)
         page = tail.rfind(b"OggS")
         if page < 0 or len(tail) < page + 6 or not tail[page + 5] & _LAST_PAGE:
-            raise ValueError("the last page of the OGG stream is missing: it is cut off")
+            raise ValueError("the last page of the OGG stream is missing: the file is cut off")
 
 
 class OddError(Exception):
-    """A file is not as it should be, so that its parts cannot be found: libsndfile decides."""
+    """The parts of a file cannot be found, so libsndfile must read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutSound(Sound):
+    """Coded recording that can be read and decoded in parts."""
+
+    head: bytes
+    """First bytes of the file."""
+
+    def read(self, start: int, out: NDArray[np.float32]) -> int:
+        """Read samples."""
+        if len(out) < self.frames:
+            with suppress(OddError):
+                return self.read_part(start, out)
+        with open_coded(self.place, self.head) as coded:
+            return coded.read(start, out)
+
+    @abstractmethod
+    def read_part(self, start: int, out: NDArray[np.float32]) -> int:
+        """Read samples by the part that they need, or raise OddError."""
 
 
 def guessed(low: tuple[int, int], high: tuple[int, int], wanted: int, number: int) -> int:
-    """Return about the byte of a sample between two known pairs (byte, sample).
+    """Return the approximate byte of a sample between two known pairs (byte, sample).
 
-    Every fourth guess is in the middle, as the density of bytes may change much.
+    Every fourth guess is in the middle, because the density of bytes may vary a lot.
     """
     share = 0.5 if number % 4 == 3 else (wanted - low[1]) / max(1, high[1] - low[1])
     return low[0] + round(share * (high[0] - low[0]))
@@ -114,15 +127,15 @@ def checked() -> Iterator[ModuleType]:
 
 
 def fill(file: soundfile.SoundFile, out: NDArray[np.float32]) -> None:
-    """Fill an array, shape (samples, channels), from the present position; else OddError."""
-    file.seekable = _no  # else it is set to its position again
+    """Fill an array, shape (samples, channels), from the present position, or raise OddError."""
+    _do_not_seek(file)
     if file.channels != out.shape[1] or len(file.read(out=out)) < len(out):
         raise OddError
 
 
 @contextmanager
 def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
-    """Open a recording by soundfile; `head` are its first bytes. Raises like `open_sound`."""
+    """Open a recording with soundfile; `head` are its first bytes. Raises like `open_sound`."""
     if not head:
         raise ValueError("the file is empty")
     soundfile = _soundfile()
@@ -133,17 +146,18 @@ def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
             for at, begin, name in _OTHERS:
                 if head[at : at + len(begin)] == begin:
                     raise ValueError(
-                        f"libsndfile does not decode {name}: convert it, e.g. with ffmpeg -i FILE "
-                        "FILE.flac"
+                        f"libsndfile does not decode {name}: convert the file, e.g. with ffmpeg -i "
+                        "FILE FILE.flac"
                     ) from None
             hint = pipeline_hint(head, "audio")
             raise ValueError(
-                f"libsndfile cannot read it ({error.error_string.strip(' .')}); it begins with "
-                f"{head[:12]!r}{hint}"
+                f"libsndfile cannot read the file ({error.error_string.strip(' .')}); it begins "
+                f"with {head[:12]!r}{hint}"
             ) from None
         with file:
             try:
-                yield CodedSound(place, file, file.samplerate, file.channels, _frames(file), count)
+                name, frames = f"{file.format} {file.subtype}", _frames(file)
+                yield CodedSound(place, name, file.samplerate, file.channels, frames, file, count)
             except soundfile.LibsndfileError as error:
                 raise ValueError(f"libsndfile: {error.error_string.strip(' .')}") from None
 
@@ -158,17 +172,15 @@ def _soundfile() -> ModuleType:
     return soundfile
 
 
-def _no() -> bool:
-    return False
+def _do_not_seek(file: soundfile.SoundFile) -> None:
+    """Keep soundfile from a seek to the present position, which decodes samples once more."""
+    file.seekable = lambda: False
 
 
 @contextmanager
 def _source(place: Place) -> Iterator[tuple[BinaryIO | int, Callable[[int, int], int]]]:
-    """Yield what soundfile opens, and a function that returns about the bytes read.
-
-    Its arguments are the samples of the recording, and those that were read.
-    """
-    if isinstance(place, LocalPlace):  # without a call of Python for each piece
+    """Yield a file for soundfile, and the function `CodedSound.count`."""
+    if isinstance(place, LocalPlace):  # libsndfile reads a file descriptor without Python
         nbytes = place.nbytes
         yield place.fileno(), lambda frames, number: nbytes * number // max(1, frames, number)
         return
@@ -179,7 +191,7 @@ def _source(place: Place) -> Iterator[tuple[BinaryIO | int, Callable[[int, int],
 
 
 def _frames(file: soundfile.SoundFile) -> int:
-    """Return the samples of a recording; they are counted if its header does not tell."""
+    """Return the number of samples; they are counted if the header does not tell."""
     if file.frames < _UNKNOWN:
         return int(file.frames)
     number = sum(len(block) for block in file.blocks(_COUNTED, dtype="float32"))

@@ -1,33 +1,33 @@
-"""FLAC by frames: only the frames of a segment are read and decoded, without a seek of libFLAC."""
+"""FLAC by frames: only the frames of a segment are read and decoded."""
 
 from __future__ import annotations
 
 import io
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.audio.coded import OddError, checked, fill, guessed, open_coded
+from readers.audio.coded import CutSound, OddError, checked, fill, guessed
 from readers.places.contract import Place
 
 _MARK = b"\xff\xf8"
-"""Beginning of a frame, where all have the same number of samples."""
+"""First bytes of a frame, in streams whose frames have the same number of samples."""
 _MARGIN = 8 << 10
 _MOST_BLOCKS = 1000
-"""Blocks of metadata."""
+"""Most blocks of metadata."""
 _MOST_BYTES = 1 << 26
-"""Most bytes of a segment to read here; libsndfile looks for the end of a longer one."""
+"""Most bytes of a segment to read here; libsndfile reads longer segments."""
 _TRIES = 24
 _DEPTHS = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
-"""Bits of a sample that libsndfile reads, and its names for them."""
+"""libsndfile's names by bits of a sample."""
 _DEPTH_CODES = {8: (0, 1), 16: (0, 4), 24: (0, 6)}
+"""Codes in the header of a frame by bits of a sample; code 0 means the bits of the stream."""
 _LENGTHS = (0, 192, 576, 1152, 2304, 4608, 0, 0, *(256 << n for n in range(8)))
-"""Samples of a frame by the code in its header; 0: reserved, or stored at its end."""
+"""Samples of a frame by the code in its header; 0 if reserved, or stored after other fields."""
 
 
 def _table() -> tuple[int, ...]:
@@ -52,39 +52,19 @@ class _Frame(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FlacSound:
-    """A FLAC file in an open place, see `readers.audio.sound.Sound`."""
+class FlacSound(CutSound):
+    """Recording in FLAC."""
 
-    place: Place
-    head: bytes
-    rate: int
-    channels: int
-    frames: int
     bits: int
     block: int
     """Samples of each frame but the last."""
     info: bytes
-    """Mark and description of the stream, which come before the frames."""
+    """Mark and description of the stream."""
     first: int
     """First byte of the frames."""
 
-    @property
-    def format(self) -> str:
-        """Format and coding, in libsndfile's names."""
-        return f"FLAC {_DEPTHS[self.bits]}"
-
-    def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
-        if len(out) < self.frames:
-            with suppress(OddError):
-                return self._read_frames(start, out)
-        with open_coded(self.place, self.head) as coded:
-            return coded.read(start, out)
-
-    def check_end(self) -> None:
-        """Do nothing: all samples were read."""
-
-    def _read_frames(self, start: int, out: NDArray[np.float32]) -> int:
+    def read_part(self, start: int, out: NDArray[np.float32]) -> int:
+        """Read samples by their frames, or raise OddError."""
         content, begin = self._frames_of(start, start + len(out))
         found = np.empty((start - begin + len(out), self.channels), np.float32)
         with checked() as library, library.SoundFile(io.BytesIO(self.info + content)) as file:
@@ -93,10 +73,9 @@ class FlacSound:
         return len(content)
 
     def _frames_of(self, start: int, stop: int) -> tuple[bytes, int]:
-        """Return the frames that contain these samples, and the first sample in them."""
+        """Return the bytes of the frames with these samples, and the first sample in them."""
         low, high = (self.first, 0), (self.place.nbytes, self.frames)
-        each = (high[0] - low[0]) / self.frames
-        """Bytes of a sample, about."""
+        each = (high[0] - low[0]) / self.frames  # average bytes of a sample
         margin = round(each * self.block) + _MARGIN
         for number in range(_TRIES):
             at = max(low[0], guessed(low, high, start, number) - margin)
@@ -104,7 +83,7 @@ class FlacSound:
             after, known = None, (low, high)
             for frame in self._found(content, 0):
                 if not low[1] <= frame.begin < frame.end <= high[1]:
-                    continue  # no header, but bytes like one
+                    continue  # other bytes that look like a header
                 if frame.end > start:
                     after = frame
                     break
@@ -119,7 +98,7 @@ class FlacSound:
         raise OddError
 
     def _whole(self, content: bytes, at: int, frame: _Frame, stop: int) -> bytes:
-        """Return all bytes from a frame on that samples up to `stop` need."""
+        """Return the bytes from a frame on to the end of the samples up to `stop`."""
         first, sample, end = frame.at, frame.end, frame.at + 1
         while True:
             for one in self._found(content, end):
@@ -175,14 +154,9 @@ class FlacSound:
 
 
 def flac_sound(place: Place, head: bytes) -> FlacSound | None:
-    """Return the recording of a FLAC file; None if it is another, or libsndfile must look at it.
+    """Return the recording of a FLAC file; None if libsndfile must read the file.
 
-    Parameters
-    ----------
-    place : Place
-        The open file.
-    head : bytes
-        Its first bytes.
+    `head` are the first bytes of the file.
     """
     if head[:4] != b"fLaC" or len(head) < 42 or head[4] & 0x7F or head[5:8] != b"\0\0\x22":
         return None
@@ -204,4 +178,5 @@ def flac_sound(place: Place, head: bytes) -> FlacSound | None:
     if (head[at : at + 2] if at + 2 <= len(head) else place.read(at, at + 2)) != _MARK:
         return None
     info = head[:4] + b"\x80" + head[5:42]
-    return FlacSound(place, head, rate, channels, frames, bits, most, info, at)
+    name = f"FLAC {_DEPTHS[bits]}"
+    return FlacSound(place, name, rate, channels, frames, head, bits, most, info, at)

@@ -1,4 +1,4 @@
-"""Recordings whose samples are in the file as numbers: WAV, RF64 and AIFF, read by byte ranges."""
+"""Recordings with samples stored as numbers: WAV, RF64 and AIFF, read by byte ranges."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.audio.contract import Sound
 from readers.buffers import private
 from readers.places.contract import Place
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _GUID_END = bytes.fromhex("000000001000800000aa00389b71")
-"""End of the identifiers of formats that have a number, too."""
+"""End of an identifier that begins with the number of a format."""
 _KINDS = {
     (_PCM, 8): "u1",
     (_PCM, 16): "i2",
@@ -24,23 +25,18 @@ _KINDS = {
     (_FLOAT, 32): "f4",
     (_FLOAT, 64): "f8",
 }
-"""Types by the number of the format and the bits of a sample."""
+"""Types of samples by the number of the format and bits per sample."""
 _AIFC = {b"NONE": ">", b"twos": ">", b"sowt": "<", b"fl32": ">f", b"FL32": ">f", b"fl64": ">f"}
 _AIFC |= {b"FL64": ">f", b"in24": ">", b"in32": ">"}
 _STREAM = 0x7FFFF000
-"""Lengths from here on are written where the length was not known yet, as into a pipe."""
+"""Lengths from here on mean an unknown length, e.g. of files that were written into a pipe."""
 _MOST_CHUNKS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class PlainSound:
-    """Samples of a recording that are numbers in an open place, see `readers.audio.sound.Sound`."""
+class PlainSound(Sound):
+    """Recording with samples stored as numbers."""
 
-    place: Place
-    format: str
-    rate: int
-    channels: int
-    frames: int
     start: int
     """First byte of the samples."""
     order: Literal["<", ">"]
@@ -53,7 +49,7 @@ class PlainSound:
         return self.channels * int(self.kind[1])
 
     def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
+        """Read samples."""
         content = private(len(out) * self.frame_bytes)
         self.place.read_many([(self.start + start * self.frame_bytes, content.data)])
         numbers = self._numbers(content)
@@ -63,9 +59,6 @@ class PlainSound:
         if numbers.dtype.kind != "f":
             out *= np.float32(2.0 ** (1 - 8 * numbers.dtype.itemsize))
         return content.nbytes
-
-    def check_end(self) -> None:
-        """Do nothing: the length of the data was compared with that of the file."""
 
     def _numbers(self, content: NDArray[np.uint8]) -> NDArray[Any]:
         """Return the samples as they are stored."""
@@ -78,19 +71,9 @@ class PlainSound:
 
 
 def wav_sound(place: Place, head: bytes) -> PlainSound | None:
-    """Return the recording of a WAV or RF64 file; None if it is another, or coded otherwise.
+    """Return the recording of a WAV or RF64 file; None for other formats and codings.
 
-    Parameters
-    ----------
-    place : Place
-        The open file.
-    head : bytes
-        Its first bytes.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, cut off, or without samples.
+    `head` are the first bytes of the file. ValueError if the file is damaged, cut off or empty.
     """
     if head[:4] not in (b"RIFF", b"RF64", b"BW64") or head[8:12] != b"WAVE":
         return None
@@ -109,7 +92,7 @@ def wav_sound(place: Place, head: bytes) -> PlainSound | None:
             if fmt is not None:
                 break
     if fmt is None or len(fmt) < 16:
-        raise ValueError("a WAV file without a description of its samples (chunk 'fmt ')")
+        raise ValueError("the WAV file has no description of its samples (chunk 'fmt ')")
     number, channels, rate, _, block, bits = struct.unpack("<HHIIHH", fmt[:16])
     if number == _EXTENSIBLE and len(fmt) >= 40:
         number = struct.unpack("<H", fmt[24:26])[0] if fmt[26:40] == _GUID_END else number
@@ -118,7 +101,7 @@ def wav_sound(place: Place, head: bytes) -> PlainSound | None:
     if kind is None or block != channels * int(kind[1]) or bits > 8 * int(kind[1]):
         return None
     if data is None:
-        raise ValueError("a WAV file without samples (chunk 'data'): it is empty or cut off")
+        raise ValueError("the WAV file has no samples (chunk 'data'): it is empty or cut off")
     frames = _frames(place, *data, block)
     return PlainSound(place, f"WAV {kind}", rate, channels, frames, data[0], "<", kind)
 
@@ -128,7 +111,7 @@ _UNKNOWN = (b"\0\0\0\0", b"\xff\xff\xff\xff")
 
 
 def aiff_sound(place: Place, head: bytes) -> PlainSound | None:
-    """Return the recording of an AIFF or AIFF-C file; None and errors as of `wav_sound`."""
+    """Return the recording of an AIFF or AIFF-C file, like `wav_sound`."""
     if head[:4] != b"FORM" or head[8:12] not in (b"AIFF", b"AIFC"):
         return None
     comm = data = None
@@ -141,7 +124,7 @@ def aiff_sound(place: Place, head: bytes) -> PlainSound | None:
         if comm is not None and data is not None:
             break
     if comm is None or len(comm) < 18:
-        raise ValueError("an AIFF file without a description of its samples (chunk 'COMM')")
+        raise ValueError("the AIFF file has no description of its samples (chunk 'COMM')")
     channels, frames, bits, exponent, mantissa = struct.unpack(">HIHHQ", comm[:18])
     rate = round(mantissa * 2.0 ** ((exponent & 0x7FFF) - 16383 - 63)) if exponent < 0x7FFF else 0
     _check(rate, channels)
@@ -150,11 +133,14 @@ def aiff_sound(place: Place, head: bytes) -> PlainSound | None:
     if coding is None or nbytes not in ((4, 8) if coding == ">f" else (1, 2, 3, 4)):
         return None
     if frames and data is None:
-        raise ValueError("an AIFF file without samples (chunk 'SSND'): it is cut off")
+        raise ValueError("the AIFF file has no samples (chunk 'SSND'): it is cut off")
     first, held = data or (0, 0)
     block = channels * nbytes
     if held < frames * block:
-        raise ValueError(f"its {frames} samples need {frames * block} bytes, they have {held}")
+        raise ValueError(
+            f"the {frames} samples need {frames * block} bytes, but chunk 'SSND' has {held}: the "
+            "file is damaged"
+        )
     kind = f"{'f' if coding == '>f' else 'i'}{nbytes}"
     frames = _frames(place, first, frames * block, block)
     order: Literal["<", ">"] = "<" if coding == "<" else ">"
@@ -164,7 +150,7 @@ def aiff_sound(place: Place, head: bytes) -> PlainSound | None:
 def _chunks(
     place: Place, head: bytes, at: int, order: Literal["<", ">"]
 ) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, first byte and length of the chunks; those of odd length are padded."""
+    """Yield name, first byte and length of the chunks. A chunk of odd length is padded."""
     layout = struct.Struct(f"{order}4sI")
     for _ in range(_MOST_CHUNKS):
         begin = head[at : at + 8] if at + 8 <= len(head) else place.read(at, at + 8)
@@ -173,7 +159,7 @@ def _chunks(
         name, nbytes = layout.unpack(begin)
         yield name, at + 8, nbytes
         at += 8 + nbytes + nbytes % 2
-    raise ValueError(f"more than {_MOST_CHUNKS} chunks")
+    raise ValueError(f"the file has more than {_MOST_CHUNKS} chunks: it is damaged")
 
 
 def _body(place: Place, head: bytes, start: int, nbytes: int, name: str) -> bytes:
@@ -181,20 +167,20 @@ def _body(place: Place, head: bytes, start: int, nbytes: int, name: str) -> byte
     stop = start + nbytes
     found = head[start:stop] if stop <= len(head) else place.read(start, stop)
     if len(found) < nbytes:
-        raise ValueError(f"the file ends at {place.nbytes}, in its chunk {name!r}: it is cut off")
+        raise ValueError(f"the file ends at byte {place.nbytes}, in chunk {name!r}: it is cut off")
     return found
 
 
 def _check(rate: int, channels: int) -> None:
     if rate < 1 or channels < 1:
-        raise ValueError(f"the header says {rate} Hz and {channels} channels: neither can be 0")
+        raise ValueError(f"the header has {rate} Hz and {channels} channels, expected at least 1")
 
 
 def _frames(place: Place, start: int, nbytes: int, block: int) -> int:
     """Return the number of samples in these bytes; ValueError if the file lacks some."""
     if start + nbytes > place.nbytes:
         raise ValueError(
-            f"the file ends at {place.nbytes}, its samples need {start + nbytes} bytes: it is cut "
-            "off"
+            f"the file ends at byte {place.nbytes}, but its samples end at {start + nbytes}: it is "
+            "cut off"
         )
     return nbytes // block

@@ -10,26 +10,28 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.audio.contract import Sound
 from readers.audio.plain import PlainSound
-from readers.audio.sound import Sound, open_sound
+from readers.audio.sound import open_sound
 from readers.buffers import Allocate, buffer, private
 from readers.contract import Peek, RandomNumbers, Row, Sample, SampleSpec, Short
-from readers.errors import ReadError, reason_of
+from readers.errors import reason_of, row_errors
 from readers.messages import install
 from readers.values import check_bool, check_integer, check_number
 from readers.window import Window
 
 _MARGIN = 160
-"""Samples, at the lower rate, on either side of a segment that its resampling depends on. Beyond
-128 the results differ by the rounding of float32."""
+"""Samples at the lower rate that a resampling needs on each side of a segment. Beyond 128 samples
+the results only differ by the rounding of float32."""
 _MOST_RATIO = 256
-"""Of two rates: for larger ones soxr takes minutes, and a header is probably damaged."""
+"""Largest ratio of two rates. For larger ones soxr takes minutes, and a header is probably
+damaged."""
 _TOLERANCE = 0.05
-"""Seconds by which a noted duration may exceed that of the recording."""
+"""Seconds by which the duration in the Index may exceed the duration of the recording."""
 _FRAME, _HOP = 2048, 512
-"""Samples of a frame whose power is compared, and from one to the next."""
+"""Samples of a frame, and distance between frames, for the search for silence."""
 _LEAST = 1e-10
-"""Powers below count as this one."""
+"""Least power of a frame; lower powers are raised to it."""
 _SPECS = (
     SampleSpec(name="image", dtype="float32", ndim=3, layout="HWC"),
     SampleSpec(name="length", dtype="int32", shape=()),
@@ -38,7 +40,7 @@ _SPECS = (
 
 
 class _Span(NamedTuple):
-    """Samples to read, and the segment in what they become at the rate of the Reader."""
+    """Samples of the file to read, and the segment in them after resampling."""
 
     start: int
     stop: int
@@ -47,9 +49,9 @@ class _Span(NamedTuple):
     length: int
     """Samples of the segment."""
     held: int
-    """Samples of it that the recording has."""
+    """Samples of the segment that the recording has."""
     step: Fraction | int
-    """Samples of the file for one of the Reader."""
+    """Samples of the file per sample of the segment."""
     total: int
     """Samples of the whole recording at the rate of the Reader."""
     begins: float
@@ -57,13 +59,13 @@ class _Span(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """Samples as a Reader delivers them."""
+    """Segment of a recording at the rate of the Reader."""
 
     samples: NDArray[np.float32]
-    """Shape (samples, channels); those that the recording lacks are 0."""
+    """Shape (samples, channels); 0 after the end of the recording."""
     span: _Span
     nbytes: int
-    """Bytes that were read."""
+    """Number of bytes read."""
 
 
 class Rows(Protocol):
@@ -77,11 +79,11 @@ class Rows(Protocol):
 
 
 class Noises(NamedTuple):
-    """Recordings of noise, one of which is added to a sample, from a random position on."""
+    """Recordings of noise. One of them is added to a sample, from a random position on."""
 
     rows: Rows
     snr_db: tuple[float, float]
-    """Range of the signal-to-noise ratio in decibels, uniform."""
+    """Range of the signal-to-noise ratio, uniform, in decibels."""
     probability: float
     """Probability that noise is added."""
 
@@ -90,25 +92,25 @@ class Noises(NamedTuple):
 class AudioReader:
     """Reader of recordings. The format is recognised by content, not by suffix.
 
-    A recording is an image of one row: a window of height 1 is a segment of it, counted in samples
-    at `rate`. Columns ``start`` and ``duration`` of the Index, in seconds, make a row a part of a
-    file.
+    A recording is an image with one row. A window of height 1 is a segment, in samples at `rate`.
+    With columns ``start`` and ``duration``, in seconds, a row of the Index is a part of a file.
 
     Parameters
     ----------
     rate : int
         Samples per second of each channel.
     channels : int
-        1 averages all channels of a recording; any other number is the number that all must have.
+        1 averages all channels of a recording. For other numbers all recordings must have this
+        number of channels.
     resample : bool
-        Whether recordings of other rates are resampled, by soxr, or else rejected.
+        Whether recordings of other rates are resampled by soxr; otherwise they are rejected.
     short : {"reject", "pad"}
-        Treatment of recordings shorter than the window: zeros are added at their end with ``pad``.
+        Treatment of recordings that are shorter than the window; ``pad`` adds zeros at the end.
     speeds : tuple of float
-        Factors by which recordings are played faster, one of them drawn for each sample.
+        Factors by which recordings are played faster. One is drawn for each sample.
     noise : Noises, optional
-        Recordings of noise to add, all of their channels together to each channel. One that is
-        shorter than the segment is repeated.
+        Recordings of noise to add. The mean of their channels is added to each channel. Recordings
+        that are shorter than the segment are repeated.
 
     Raises
     ------
@@ -124,7 +126,7 @@ class AudioReader:
     noise: Noises | None = None
 
     notes: ClassVar[tuple[str, ...]] = ("start", "duration")
-    """Columns of the Index that are used if present."""
+    """Optional columns of the Index."""
 
     def __post_init__(self) -> None:
         check_integer("rate", self.rate, 1)
@@ -137,27 +139,25 @@ class AudioReader:
 
     @property
     def uses_draws(self) -> bool:
-        """Whether it draws a speed or noise."""
+        """Whether the Reader draws a speed or noise."""
         return bool(self.speeds) or self.noise is not None
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
         """Specs of the arrays.
 
-        ``image``: samples, of files with integers in [-1, 1). ``length``: how many of them the
-        recording has. ``start``: seconds from the beginning of the file.
+        ``image``: samples; integers become numbers in [-1, 1). ``length``: number of samples of the
+        segment that the recording has. ``start``: seconds from the beginning of the file.
         """
         return _SPECS
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the samples of the segment, and those around it that a resampling needs."""
-        try:
+        """Read the samples of the segment, and those around it for resampling."""
+        with row_errors(row):
             found = self._segment(row, window, self._speed(row), buffer)
             nbytes, span = found.nbytes, found.span
             if self.noise is not None and row.draws is not None:
                 nbytes += self._add_noise(found.samples[: span.held], self.noise, row.draws)
-        except Exception as error:
-            raise _read_error(row, error) from error
         arrays = _arrays(found.samples, span.held, span.begins)
         return Sample(arrays, nbytes, (1, max(span.total, span.length)))
 
@@ -182,7 +182,7 @@ class AudioReader:
                     sound.check_end()
         if not np.isfinite(samples).all():
             count = samples.size - np.isfinite(samples).sum()
-            raise ValueError(f"{count} of its samples are NaN or infinite")
+            raise ValueError(f"{count} samples of the recording are NaN or infinite")
         if not as_stored:
             if samples.shape[1] > self.channels:
                 samples = samples.mean(axis=1, keepdims=True)
@@ -203,7 +203,7 @@ class AudioReader:
             found = reader._segment(row, window, 1, private)
         except Exception as error:
             raise ValueError(f"noise {row.name}: {reason_of(error, row.path)}") from error
-        added = np.resize(found.samples[: found.span.held], (len(samples), 1))  # repeats it
+        added = np.resize(found.samples[: found.span.held], (len(samples), 1))  # repeats the noise
         power = float(np.square(added, dtype=np.float64).mean())
         if power > 0:
             least, most = noise.snr_db
@@ -214,12 +214,9 @@ class AudioReader:
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
-        try:
-            with row.place as place, open_sound(place) as sound:
-                span = self._span(sound, row, window, 1)
-                is_coded = not isinstance(sound, PlainSound)
-        except Exception as error:
-            raise _read_error(row, error) from error
+        with row_errors(row), row.place as place, open_sound(place) as sound:
+            span = self._span(sound, row, window, 1)
+            is_coded = not isinstance(sound, PlainSound)
         return Peek(
             height=1,
             width=max(span.total, span.length),
@@ -243,17 +240,17 @@ class AudioReader:
         return Fraction(str(self.speeds[drawn]))
 
     def _span(self, sound: Sound, row: Row, window: Window | None, speed: Fraction | int) -> _Span:
-        """Return what to read of a recording; ValueError if it does not suit."""
+        """Return the samples to read; ValueError if the recording does not suit the settings."""
         self._check(sound)
         begin, end = _part(sound, row)
         frames = end - begin
         is_same = sound.rate == self.rate and speed == 1
         step = 1 if is_same else Fraction(sound.rate, self.rate) * speed
-        total = frames if is_same else math.floor(frames / step + Fraction(1, 2))  # as of soxr
+        total = frames if is_same else math.floor(frames / step + Fraction(1, 2))  # like soxr
         if not total:
             raise ValueError(
-                f"of its {frames} samples at {sound.rate} Hz none is left at {self.rate} Hz: leave "
-                "such recordings out of the Index"
+                f"the recording has {frames} samples at {sound.rate} Hz, too few for a sample at "
+                f"{self.rate} Hz: leave such recordings out of the Index"
             )
         first, length = 0, total
         if window is not None:
@@ -262,7 +259,7 @@ class AudioReader:
         begins = begin / sound.rate + float(first * step) / sound.rate
         start, end, skipped = first, stop, 0
         if step != 1:
-            # Resampled samples lie on samples of the file only at multiples of the denominator.
+            # Only at multiples of the denominator is a new sample at the position of an old one.
             margin = math.ceil(_MARGIN * max(Fraction(1), step))
             units = max(0, math.floor((first * step - margin) / step.numerator))
             start, skipped = units * step.numerator, first - units * step.denominator
@@ -270,7 +267,7 @@ class AudioReader:
         return _Span(begin + start, begin + end, skipped, length, stop - first, step, total, begins)
 
     def _placed(self, window: Window, total: int, speed: Fraction | int) -> int:
-        """Return the first sample of a segment in a recording of so many samples."""
+        """Return the first sample of a segment in a recording of `total` samples."""
         if window.width <= total:
             return window.place(1, total)[1]
         if self.short == "pad":
@@ -286,22 +283,23 @@ class AudioReader:
         """Raise ValueError if a recording has another rate or other channels."""
         if sound.rate != self.rate and not self.resample:
             raise ValueError(
-                f"its rate is {sound.rate} Hz, expected {self.rate} Hz as in the first recording: "
-                "set rate to resample all recordings to it"
+                f"the rate is {sound.rate} Hz, expected {self.rate} Hz as in the first recording: "
+                "set rate, to resample all recordings to one rate"
             )
         if not 1 / _MOST_RATIO <= sound.rate / self.rate <= _MOST_RATIO:
             raise ValueError(
-                f"its rate of {sound.rate} Hz is too far from {self.rate} Hz to be resampled"
+                f"the rate is {sound.rate} Hz, but only 1/{_MOST_RATIO} to {_MOST_RATIO} times "
+                f"{self.rate} Hz can be resampled: leave the row out, or set another rate"
             )
         if self.channels not in (1, sound.channels):
             raise ValueError(
-                f"it has {sound.channels} channels, expected {self.channels}: set channels=1 to "
-                "average the channels of each recording"
+                f"the recording has {sound.channels} channels, expected {self.channels}: set "
+                "channels=1 to average the channels of each recording"
             )
 
 
 class SoundFacts(NamedTuple):
-    """Facts of a recording, from its header."""
+    """Properties of a recording, from its header."""
 
     rate: int
     """Samples per second."""
@@ -318,34 +316,28 @@ class SoundFacts(NamedTuple):
 
 
 def sound_facts(row: Row) -> SoundFacts:
-    """Return the facts of a recording, from its header; ReadError if it cannot be read."""
-    try:
-        with row.place as place, open_sound(place) as sound:
-            return SoundFacts(sound.rate, sound.channels, sound.frames, sound.format)
-    except Exception as error:
-        raise _read_error(row, error) from error
+    """Return the properties of a recording; ReadError if its header cannot be read."""
+    with row_errors(row), row.place as place, open_sound(place) as sound:
+        return SoundFacts(sound.rate, sound.channels, sound.frames, sound.format)
 
 
 def nonsilent_part(row: Row, top_db: float) -> tuple[float, float]:
-    """Return start and duration, in seconds, of a row without the silence around it.
+    """Return start and duration of a row without silence at both ends, in seconds.
 
-    As in ``librosa.effects.trim``: frames of 2048 samples, 512 apart, are silent if their power is
-    more than `top_db` decibels below that of the loudest. Powers of all channels are averaged. A
-    ReadError is raised if it cannot be read.
+    As in ``librosa.effects.trim``, frames of 2048 samples, 512 apart, are silent if their power,
+    averaged over the channels, is more than `top_db` decibels below the power of the loudest frame.
+    ReadError if the recording cannot be read.
     """
-    try:
-        with row.place as place:
-            place.fetch([(0, place.nbytes)])
-            with open_sound(place) as sound:
-                begin, end = _part(sound, row)
-                samples = np.empty((end - begin, sound.channels), np.float32)
-                sound.read(begin, samples)
-                rate = sound.rate
-    except Exception as error:
-        raise _read_error(row, error) from error
+    with row_errors(row), row.place as place:
+        place.fetch([(0, place.nbytes)])
+        with open_sound(place) as sound:
+            begin, end = _part(sound, row)
+            samples = np.empty((end - begin, sound.channels), np.float32)
+            sound.read(begin, samples)
+            rate = sound.rate
     powers = np.einsum("ij,ij->i", samples, samples)
     sums = np.add.reduceat(powers, np.arange(0, len(powers), _HOP), dtype=np.float64)
-    # Frame k is centred on sample k * _HOP, and what is beyond the ends is 0.
+    # Frame k is centred on sample k * _HOP. Samples beyond the ends are 0.
     sums = np.pad(sums, _FRAME // _HOP // 2)
     frames = np.lib.stride_tricks.sliding_window_view(sums, _FRAME // _HOP).sum(axis=1)
     frames = np.maximum(frames[: len(powers) // _HOP + 1] / (_FRAME * samples.shape[1]), _LEAST)
@@ -356,7 +348,7 @@ def nonsilent_part(row: Row, top_db: float) -> tuple[float, float]:
 
 
 def _part(sound: Sound, row: Row) -> tuple[int, int]:
-    """Return the first sample of a row in its recording, and its end; ValueError if beyond."""
+    """Return the first sample and the end of a row in its recording; ValueError if outside."""
     start, duration = (float(row.notes.get(name, math.nan)) for name in ("start", "duration"))
     frames, rate = sound.frames, sound.rate
     if frames == 0:
@@ -365,18 +357,19 @@ def _part(sound: Sound, row: Row) -> tuple[int, int]:
     begin = round(start * rate) if is_part else 0
     end = frames if math.isnan(duration) else begin + round(duration * rate)
     if begin < 0 or end > frames + _TOLERANCE * rate or begin >= min(end, frames):
-        noted = f"start {start:g} s and " * is_part + f"duration {duration:g} s"
+        times = {"start": start, "duration": duration}
+        noted = " and ".join(f"{name} {s:g} s" for name, s in times.items() if not math.isnan(s))
         raise ValueError(
-            f"the Index says {noted}, but the recording is {frames / rate:g} s long: correct "
-            "the column, or leave the row out"
+            f"the Index has {noted}, but the recording is {frames / rate:g} s long: correct the "
+            "column, or leave the row out"
         )
     return begin, min(end, frames) if is_part else frames
 
 
 def _resampled(samples: NDArray[np.float32], step: Fraction | int) -> NDArray[np.float32]:
-    """Return samples at another rate; `step` old ones for a new one.
+    """Return samples at another rate; `step` is the number of old samples per new sample.
 
-    DALI's audio_resample has no low-pass: what a lower rate cannot hold comes back as other tones.
+    DALI's audio_resample has no low-pass filter: a lower rate would have aliases.
     """
     try:
         import soxr
@@ -393,7 +386,3 @@ def _arrays(samples: NDArray[np.float32], held: int, start: float) -> dict[str, 
         "length": np.array(held, np.int32),
         "start": np.array(start),
     }
-
-
-def _read_error(row: Row, error: Exception) -> ReadError:
-    return ReadError(row.name, reason_of(error, row.path), row=row.number)

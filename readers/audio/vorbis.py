@@ -1,7 +1,7 @@
-"""OGG Vorbis by pages: only the pages of a segment are read, and decoders are used again.
+"""OGG Vorbis by pages: only the pages of a segment are read, and decoders are reused.
 
-Building the tables of a decoder takes as long as decoding a second. They depend on the header
-alone, which files of the same encoder, quality, rate and channels share.
+Building the tables of a decoder takes as long as decoding a second of sound. The tables only depend
+on the header, and files of the same encoder, quality, rate and channels have the same header.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.audio.coded import OddError, checked, fill, guessed, open_coded
+from readers.audio.coded import CutSound, OddError, checked, fill, guessed
 from readers.places.contract import Place
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ _HEADER = struct.Struct("<4sBBqIIIB")
 _CONTINUED, _FIRST, _LAST = 1, 2, 4
 """Flags of a page."""
 _BEGIN_BYTES, _END_BYTES = 16 << 10, 8 << 10
-"""Bytes at either end of a file that are read at once."""
+"""Bytes to read first from the beginning and the end of a file."""
 _MOST_HEADER_BYTES = 1 << 20
 _PAGE_BYTES = 64 << 10
-"""Most bytes of a page, about."""
+"""Most bytes of a page, approximately."""
 _SEARCHED_BYTES = 4 * _PAGE_BYTES
-"""Range in which libsndfile searches the page to begin with, usually the first or second."""
+"""Bytes in which libsndfile searches for the page to begin with, usually the first or second."""
 _MARGIN = 6 << 10
 _TRIES = 24
 _FAR, _END = 1 << 40, 1 << 62
-"""Samples to a position that libsndfile reaches only by a search; and to the end of the range. As
-this is so far, it searches page by page from the beginning of the range."""
+"""Positions in samples. libsndfile searches for a position that is `_FAR` away. The searched range
+ends at `_END`, so far away that libsndfile searches page by page from the first page on."""
 _MOST_SETUPS = 16
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -51,18 +51,18 @@ class _Page(NamedTuple):
     content: bytes
     flags: int
     granule: int
-    """Samples of the stream up to the end of the last packet that ends here; -1: none does."""
+    """Samples of the stream up to the last end of a packet in this page; -1 if none ends here."""
     serial: int
     number: int
     segments: bytes
-    """Lengths of the parts of packets; one below 255 ends a packet."""
+    """Lengths of the parts of packets. A length below 255 ends a packet."""
 
     @property
     def end(self) -> int:
         return self.at + len(self.content)
 
     def split(self) -> tuple[list[bytes], bytes]:
-        """Return the packets that end here, and the beginning of one that continues."""
+        """Return the packets that end in this page, and the beginning of an unfinished packet."""
         found: list[bytes] = []
         begin = end = _HEADER.size + len(self.segments)
         for nbytes in self.segments:
@@ -73,12 +73,12 @@ class _Page(NamedTuple):
         return found, self.content[begin:end]
 
     def check(self) -> None:
-        """Raise OddError if it is damaged."""
+        """Raise OddError if the page is damaged."""
         if self.content[22:26] != _crc(self.content):
             raise OddError
 
     def moved(self, serial: int, offset: int) -> bytes:
-        """Return it as a page of another stream, at a later position."""
+        """Return the bytes of the page as a page of another stream, at a later position."""
         granule = self.granule + offset if self.granule >= 0 else self.granule
         flags = self.flags & ~_LAST
         begin = self.content[:5] + struct.pack("<BqI", flags, granule, serial)
@@ -86,7 +86,7 @@ class _Page(NamedTuple):
 
 
 def _crc(content: bytes) -> bytes:
-    """Return the checksum of a page: that of zlib, with the bits of each byte the other way."""
+    """Return the checksum of a page: zlib's CRC-32 with reversed bits in each byte."""
     rest = (content[:22] + bytes(4) + content[26:]).translate(_REVERSED)
     crc = zlib.crc32(rest, 0xFFFFFFFF) ^ 0xFFFFFFFF
     return crc.to_bytes(4, "big").translate(_REVERSED)
@@ -97,12 +97,12 @@ def _signed(content: bytes) -> bytes:
 
 
 def _silent(serial: int, number: int, granule: int, flags: int = 0) -> bytes:
-    """Return a page with a packet that is no sound."""
+    """Return the bytes of a page without sound."""
     return _signed(_HEADER.pack(b"OggS", 0, flags, granule, serial, number, 0, 1) + b"\1\1")
 
 
 def _page(content: bytes, at: int, start: int) -> _Page | None:
-    """Return the page that begins at a position of bytes, if it is complete."""
+    """Return the page that begins at position `at` of `content`; None if it is incomplete."""
     if at + _HEADER.size > len(content):
         return None
     mark, version, flags, granule, serial, number, _, count = _HEADER.unpack_from(content, at)
@@ -117,7 +117,7 @@ def _page(content: bytes, at: int, start: int) -> _Page | None:
 
 
 def _pages(content: bytes, at: int, start: int) -> Iterator[_Page]:
-    """Yield the complete pages in bytes of a file, from a position on that is a page's."""
+    """Yield the complete pages in `content`; a page begins at position `at`."""
     while (page := _page(content, at, start)) is not None:
         yield page
         at += len(page.content)
@@ -134,7 +134,7 @@ class _Setup(NamedTuple):
     """Samples of a block by its mode."""
 
     def duration(self, packets: Sequence[bytes]) -> int:
-        """Return the number of samples in packets; the first packet only begins the overlap."""
+        """Return the number of samples in packets. The first packet has none, only an overlap."""
         total = before = 0
         mask = (1 << (len(self.blocks) - 1).bit_length()) - 1
         for packet in packets:
@@ -149,12 +149,12 @@ class _Setup(NamedTuple):
 
 @functools.lru_cache(_MOST_SETUPS)
 def _setup(begin: bytes, setup: bytes) -> _Setup:
-    """Read the first and the third packet of a stream."""
+    """Parse the first and the third packet of a stream."""
     if len(begin) != 30 or begin[:11] != b"\1vorbis\0\0\0\0" or setup[:7] != b"\5vorbis":
         raise OddError
     channels, rate = struct.unpack_from("<BI", begin, 11)
     sizes = 1 << (begin[28] & 15), 1 << (begin[28] >> 4)
-    # Modes, of 41 bits, are all that is before the last bit. They are counted backwards.
+    # Modes of 41 bits each come before the last bit. They are read backwards.
     bits = int.from_bytes(setup, "little")
     at = bits.bit_length() - 1
     blocks: tuple[int, ...] = ()
@@ -174,26 +174,26 @@ def _setup(begin: bytes, setup: bytes) -> _Setup:
 
 @dataclass(slots=True)
 class _Decoder:
-    """A decoder of libsndfile, over a file in memory whose pages are replaced by the next ones."""
+    """A decoder of libsndfile on a file in memory. The pages of the file are replaced each time."""
 
     header: bytes
     serial: int
     number: int
-    """Number of the pages of the header."""
+    """Number of pages of the header."""
     memory: io.BytesIO = field(default_factory=io.BytesIO)
     file: soundfile.SoundFile | None = None
     offset: int = 0
-    """Added to positions, so that libsndfile searches each: it passes over what is near."""
+    """Offset of positions: libsndfile only searches for positions that are far away."""
 
     def read(self, pages: Sequence[_Page], start: int, out: NDArray[np.float32]) -> None:
-        """Fill an array with the samples from a position on; OddError if libsndfile fails."""
+        """Fill an array with the samples from `start` on; OddError if libsndfile fails."""
         self.offset = _FAR - self.offset
         with checked() as library:
             if self.file is None:
                 version = [int(part) for part in re.findall(r"\d+", library.__libsndfile_version__)]
-                if version < [1, 2]:  # it would decode from the beginning up to the position
+                if version < [1, 2]:  # decodes all samples up to the position
                     raise OddError
-                # The pages at the ends of the range that it searches have no sound.
+                # The first and the last page of the searched range have no sound.
                 first = _silent(self.serial, self.number, 0)
                 last = _silent(self.serial, self.number + 1, _END, _LAST)
                 between = bytes(_SEARCHED_BYTES - len(first))
@@ -209,59 +209,32 @@ class _Decoder:
 
 
 _DECODERS: dict[tuple[bytes, bytes], list[_Decoder]] = {}
-"""Decoders that are not in use, by the packets that they were made from."""
+"""Decoders that are not in use, by the packets of their header."""
 
 
 @dataclass(frozen=True, slots=True)
-class VorbisSound:
-    """An OGG Vorbis file in an open place, see `readers.audio.sound.Sound`."""
+class VorbisSound(CutSound):
+    """Recording in OGG Vorbis."""
 
-    place: Place
-    head: bytes
-    setup: _Setup
+    longest: int
+    """Samples of the longest block."""
     packets: tuple[bytes, bytes]
+    """First and third packet of the stream."""
     header: bytes
     """Pages before the first sound."""
     number: int
-    """Number of these pages."""
+    """Number of pages of the header."""
     first: _Page
     """First page of sound."""
     last: _Page
 
-    @property
-    def format(self) -> str:
-        """Format and coding, in libsndfile's names."""
-        return "OGG VORBIS"
-
-    @property
-    def rate(self) -> int:
-        """Samples per second of each channel."""
-        return self.setup.rate
-
-    @property
-    def channels(self) -> int:
-        """Channels."""
-        return self.setup.channels
-
-    @property
-    def frames(self) -> int:
-        """Samples of each channel."""
-        return self.last.granule
-
-    def read(self, start: int, out: NDArray[np.float32]) -> int:
-        """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read."""
-        if len(out) < self.frames:
-            with suppress(OddError):
-                return self._read_pages(start, out)
-        with open_coded(self.place, self.head) as coded:
-            return coded.read(start, out)
-
     def check_end(self) -> None:
         """Raise ValueError if the last page is missing."""
         if not self.last.flags & _LAST:
-            raise ValueError("the last page of the OGG stream is missing: it is cut off")
+            raise ValueError("the last page of the OGG stream is missing: the file is cut off")
 
-    def _read_pages(self, start: int, out: NDArray[np.float32]) -> int:
+    def read_part(self, start: int, out: NDArray[np.float32]) -> int:
+        """Read samples by their pages, or raise OddError."""
         pages, begin = self._pages_of(start, start + len(out))
         found = (
             out if begin == start else np.empty((start - begin + len(out), *out.shape[1:]), "f4")
@@ -280,9 +253,9 @@ class VorbisSound:
         return sum(len(page.content) for page in pages)
 
     def _pages_of(self, start: int, stop: int) -> tuple[list[_Page], int]:
-        """Return pages with these samples, and the sample from which on they can be decoded."""
-        # The first block of a decoder only begins an overlap, as in libsndfile.
-        wanted = max(0, start - self.setup.longest // 2)
+        """Return the pages of these samples, and the first sample that the pages decode to."""
+        # The first block of a decoder has no samples, only an overlap.
+        wanted = max(0, start - self.longest // 2)
         content, at, pages = self._search(wanted, stop)
         while max(page.granule for page in pages) < stop:
             more = self.place.read(at + len(content), at + 2 * len(content) + _MARGIN)
@@ -302,12 +275,12 @@ class VorbisSound:
         if pages[0].at == self.first.at:
             pages[0] = self.first
         if near and pages[near].at == self.last.at:
-            # libsndfile takes a last page for complete, and is wrong by what was cut off its end.
+            # libsndfile takes the last page for complete, so its position may be wrong.
             return pages, pages[0].granule
         return pages, start
 
     def _search(self, wanted: int, stop: int) -> tuple[bytes, int, list[_Page]]:
-        """Return bytes, their position, and their pages, from the last before a sample on."""
+        """Return bytes, their position, and the pages in them, from the page of a sample on."""
         low, high = (self.first.at, 0), (self.last.at, self.frames)
         margin = _MARGIN
         nbytes = round((stop - wanted) * (self.last.end - self.first.at) / self.frames)
@@ -332,14 +305,9 @@ class VorbisSound:
 
 
 def vorbis_sound(place: Place, head: bytes) -> VorbisSound | None:
-    """Return the recording of an OGG Vorbis file; None if libsndfile must look at it.
+    """Return the recording of an OGG Vorbis file; None if libsndfile must read the file.
 
-    Parameters
-    ----------
-    place : Place
-        The open file.
-    head : bytes
-        Its first bytes.
+    `head` are the first bytes of the file.
     """
     if head[:4] != b"OggS" or head[28:35] != b"\1vorbis":
         return None
@@ -361,17 +329,19 @@ def _vorbis_sound(place: Place, head: bytes) -> VorbisSound:
     last = _last_page(place)
     if first.serial != last.serial or last.granule < 1 or first.flags & _CONTINUED:
         raise OddError
-    # Streams may begin later than at 0, or their first samples be cut off: libsndfile can tell.
+    # libsndfile reads streams that begin later than at 0, or whose first samples are cut off.
     duration = setup.duration(first.split()[0])
     may_be_cut = first.at == last.at and last.flags & _LAST
     if first.granule > duration or (first.granule < duration and not may_be_cut):
         raise OddError
     first = first._replace(granule=duration)
-    return VorbisSound(place, head, setup, (packets[0], packets[2]), header, number, first, last)
+    sound = place, "OGG VORBIS", setup.rate, setup.channels, last.granule
+    ends = packets[0], packets[2]
+    return VorbisSound(*sound, head, setup.longest, ends, header, number, first, last)
 
 
 def _begin(content: bytes) -> tuple[list[bytes], bytes, int, _Page] | None:
-    """Return the packets of the header, its pages, their number, and the page behind it."""
+    """Return the packets of the header, its pages, their number, and the first page of sound."""
     packets: list[bytes] = []
     rest = b""
     for number, page in enumerate(_pages(content, 0, 0)):

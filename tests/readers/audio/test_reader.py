@@ -237,7 +237,7 @@ BAD = {
     "AIFF, no COMM": (aiff(ssnd(DATA)), "COMM"),
     "AIFF, no SSND": (aiff(comm(300)), "SSND"),
     "AIFF, cut": (aiff(comm(300), ssnd(BIG))[:-1], "cut off"),
-    "AIFF, samples cut off by those skipped": (aiff(comm(301), ssnd(BIG, 2)), "have 600"),
+    "AIFF, samples cut off by those skipped": (aiff(comm(301), ssnd(BIG, 2)), "has 600"),
     "0 Hz": (riff(fmt(rate=0), chunk(b"data", DATA)), "0 Hz"),
     "800 MHz": (riff(fmt(rate=800_000_000, bits=8), chunk(b"data", DATA)), "800000000 Hz"),
     "0 channels": (riff(fmt(channels=0), chunk(b"data", DATA)), "0 channels"),
@@ -309,7 +309,8 @@ class TestParts:
         ("start", "duration"), [(3.5, 0.6), (4.1, np.nan), (1.0, 0.0), (np.nan, 4.2), (-1.0, 2.0)]
     )
     def test_wrong_times_are_refused(self, row: Row, start: float, duration: float) -> None:
-        refused(AudioReader(RATE), self.of(row, start, duration), None, "the Index says.*4 s long")
+        row = self.of(row, start, duration)
+        assert "nan" not in refused(AudioReader(RATE), row, None, "the Index has .*4 s long").reason
 
 
 def test_one_channel_is_the_mean_of_all(tmp_path: Path) -> None:
