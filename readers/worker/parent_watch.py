@@ -1,4 +1,4 @@
-"""Kill reader processes when their consumer exits; DALI's survive its SIGKILL or SIGTERM."""
+"""Kill reader processes when their consumer exits, even by SIGKILL."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import threading
 def die_with(pid: int) -> None:
     """Kill this process when the consumer, process `pid`, exits.
 
-    This uses a pidfd. PR_SET_PDEATHSIG fires when the *thread* that started the readers ends, and
-    under forkserver it watches the server. OSError if there is no file descriptor left for it.
+    This uses a pidfd. PR_SET_PDEATHSIG would fire when the *thread* that started the readers ends,
+    and with forkserver it would watch the server. OSError if no file descriptor is left.
     """
     try:
         consumer = os.pidfd_open(pid)
-    except ProcessLookupError:  # already exited
+    except ProcessLookupError:  # the consumer has exited
         os.kill(os.getpid(), signal.SIGKILL)
         return
     poll = select.poll()

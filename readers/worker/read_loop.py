@@ -1,9 +1,8 @@
 """Main loop of a reader process: take tasks, read their samples into the slab, answer.
 
-A task is a part of a slot's batch; all readers take tasks from one socket. With several threads,
-samples of a task and of the next ones are read concurrently. If everything is cached, so that
-nothing has to be waited for, threads would only take turns: samples are then read one after the
-other.
+A task is a part of a slot's batch. All readers take tasks from one socket. With several threads,
+samples of a task and of the next tasks are read concurrently. If all samples are in a cache, there
+is nothing to wait for, and samples are read one after the other.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from readers.worker import setup
 from readers.worker.slab import BLOCK_UNIT, Layout, NoMemory, Region, SharedMemory, Writer
 
 MESSAGE = struct.Struct("=iiii")
-"""Message of a task, or of the answer that it is done: batch, slot, number of samples, and first
-sample. A reader that is ready for tasks first answers with batch `READY`. Before it writes to a new
-block of its region it sends `NEW_BLOCK`, its number, and the block's size and first byte in the
-region, both in units of `BLOCK_UNIT`."""
+"""Message of a task, and answer when it is done: batch, slot, number of samples, first sample. A
+reader that is ready for tasks sends an answer with batch `READY`. Before it writes to a new block
+of its region, it sends `NEW_BLOCK`, its own number, and size and first byte of the block in the
+region, in units of `BLOCK_UNIT`."""
 READY, NEW_BLOCK = -1, -2
 NO_MEMORY = 112
-"""Exit code of a reader that has no memory for a sample."""
+"""Exit code of a reader without memory for a sample."""
 
 _CALM = 64
-"""Samples without a request, besides those in progress, after which threads rest."""
+"""Number of samples without a request, in addition to those in progress, to stop using threads."""
 
 
 class Source(Protocol):
@@ -67,7 +66,7 @@ def run(
     number: int,
     end: socket.socket,
 ) -> None:
-    """Run as a reader of process `consumer` until that closes its end of the socket or exits."""
+    """Run as a reader of process `consumer`, until it closes its end of the socket or exits."""
     try:
         setup.set_up(consumer)
         source = setup.loads(sent) if isinstance(sent, setup.Parcel) else sent
@@ -82,9 +81,9 @@ def run(
 
 
 def _fail(error: BaseException) -> NoReturn:
-    """End this process at once: the consumer would wait forever for a lost sample.
+    """Exit at once, because the consumer would wait forever for a lost sample.
 
-    At a normal exit Python waits for threads, and one that a Reader made may be stuck.
+    A normal exit would wait for threads, and a thread of a Reader may be stuck.
     """
     traceback.print_exception(error)
     with suppress(Exception):
@@ -108,16 +107,16 @@ class ReadLoop:
         """Wait for a task; None if the consumer has closed its end or exited."""
         try:
             found = self._end.recv(MESSAGE.size)
-        except ConnectionResetError:  # exited without reading all answers
+        except ConnectionResetError:  # the consumer exited before it read all answers
             return None
         return MESSAGE.unpack(found) if found else None
 
     def answer(self, *message: int) -> None:
-        """Send a message to the consumer, if it still exists."""
+        """Send a message to the consumer, unless it has exited."""
         _send(self._end, *message)
 
     def read(self, batch: int, slot: int, count: int, first: int) -> None:
-        """Read the samples of a task; with threads, return when one is free for the next task."""
+        """Read the samples of a task. With threads, return when a thread is free for the next."""
         self._region.begin(slot, batch)
         if slot not in self._views:
             memory = self._region.memory
@@ -128,7 +127,7 @@ class ReadLoop:
             if self._most == 1 or self._is_calm():
                 self._read(task, index)
                 continue
-            # Otherwise a reader would take all waiting tasks from the others.
+            # Without this a reader would take all waiting tasks.
             self._free.acquire()
             self._threads.submit(self._read_in_thread, task, index)
 
@@ -176,7 +175,7 @@ def _send_block(end: socket.socket, reader: int, first: int, nbytes: int) -> Non
 
 
 class _Task:
-    """Part of a batch, whose samples threads may read concurrently."""
+    """Part of a batch. Threads may read its samples concurrently."""
 
     def __init__(self, batch: int, slot: int, count: int, answer: Callable[[], None]) -> None:
         self.batch, self.slot = batch, slot

@@ -1,4 +1,4 @@
-"""Start-up of a reader process: signals, parent watch, malloc settings."""
+"""Start-up of a reader process: source, signals, parent watch, memory settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from readers.worker.parent_watch import die_with
 class Parcel:
     """Pickled Source in memory that reader processes open through a file descriptor.
 
-    multiprocessing sends objects to a spawned process through a pipe. If they are larger than the
-    pipe (64 KiB) and that process dies before reading them, its parent waits forever.
+    multiprocessing sends objects to a new process through a pipe. If the objects are larger than
+    the pipe (64 KiB) and the process dies before it reads them, its parent waits forever.
     """
 
     def __init__(self, pickled: bytes) -> None:
@@ -46,10 +46,10 @@ class Parcel:
 
 
 def dumps(source: Any) -> Parcel:
-    """Pickle a Source, with the environment, for reader processes that are not forked.
+    """Pickle a Source and the environment, for reader processes that are not forked.
 
-    The fork server has the environment from its start, perhaps without the credentials of remote
-    storage. No other pickle contains them.
+    The environment may have credentials of remote storage that the fork server lacks, because it
+    started earlier. The pickle of the Source does not contain them.
     """
     return Parcel(pickle.dumps(environment()) + pickle.dumps(source))
 
@@ -65,19 +65,19 @@ def loads(parcel: Parcel) -> Any:
 
 
 def set_up(consumer: int) -> None:
-    """Set up this process as a reader of another one: signals, end, memory."""
+    """Set up this process as a reader of process `consumer`."""
     _ignore_signals()
     die_with(consumer)
     keep_freed_memory()
-    # The collector writes to all objects that it tracks, which would copy memory shared by forks.
+    # The garbage collector writes to all objects that it tracks: forks would copy shared memory.
     gc.freeze()
 
 
 def _ignore_signals() -> None:
-    """Ignore signals that terminals and schedulers send to all processes of a job, except SIGTERM.
+    """Ignore all signals with a handler, and SIGINT; SIGTERM ends the reader.
 
-    The consumer handles them. A forked reader would run the consumer's handlers, which may for
-    example save a checkpoint. SIGTERM ends the reader.
+    Terminals and schedulers send signals to all processes of a job. The consumer handles them. A
+    forked reader would run handlers of the consumer, which may for example save a checkpoint.
     """
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):

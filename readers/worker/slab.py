@@ -1,12 +1,12 @@
 """Slab: memory to which reader processes write samples and from which the consumer takes batches.
 
-It is one sparse memfd that each process maps once: address space is plenty, and pages only exist
-where something was written. It begins with slots, one for each batch that is being read or used. A
-slot has a table of int64, with a row for each sample that locates its arrays of varying shape. Then
-follows one array over the batch for each array of known shape. After the slots each reader has a
-region, from which it takes blocks as it needs them.
+The slab is one sparse memfd that each process maps once. Only pages that were written take memory.
+The slab begins with slots, one for each batch that is being read or used. A slot has a table of
+int64, whose rows locate the arrays of varying shape of each sample. After the table a slot has an
+array over the batch for each array of known shape. After all slots each reader has a region, and
+takes blocks from it.
 
-Nothing here is locked between processes: each slot, or part of one, belongs to one process at a
+There are no locks between processes: each slot, or part of a slot, belongs to one process at a
 time, and messages through a socket pass it on.
 """
 
@@ -37,17 +37,17 @@ _REGION_BYTES = 32 << 30
 _ALIGNED = 256
 """Alignment of each array in bytes, which suits CUDA."""
 _BLOCK = 1 << 20
-"""Least size of a block in bytes."""
+"""Least size of a block, in bytes."""
 _EIGHTH = 3
-"""Binary digits of a block's size after the first: later arrays of similar size also fit."""
+"""Binary digits of a block's size after the first digit. Later arrays of similar size also fit."""
 BLOCK_UNIT = _BLOCK >> _EIGHTH
-"""Blocks begin and end at multiples of so many bytes of their region."""
+"""Blocks begin and end at multiples of this many bytes of their region."""
 
 Bytes = NDArray[np.uint8]
 
 
 class NoMemory(BaseException):
-    """Memory for a sample is short. Not an Exception, so that the row is not rejected."""
+    """There is no memory for a sample. This is not an Exception, so the row is not rejected."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Layout:
     region_bytes : int
         Bytes of address space for each reader.
     most_slots : int
-        Most slots for which there is address space.
+        Most slots, for which address space is reserved.
     """
 
     specs: tuple[SampleSpec, ...]
@@ -93,7 +93,7 @@ class Layout:
 
     @cached_property
     def _places(self) -> tuple[int, ...]:
-        """Offsets in a slot of the arrays over the batch, and the end of the last one."""
+        """Offsets in a slot of the arrays over the batch, and the end of the last array."""
         width = self.columns[-1].stop if self.columns else 0
         places = [_up(8 * width * self.batch_size)]
         for number in self.fixed:
@@ -133,15 +133,15 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the address space."""
+        """Bytes of address space."""
         return self.region(self.num_readers)
 
 
 def region_bytes(num_readers: int) -> int:
     """Return the bytes of address space for each reader of this process.
 
-    Cluster schedulers limit address space. All readers together get a quarter of what the limits
-    leave, because forked readers map the slab twice.
+    Cluster schedulers limit address space. All readers together get a quarter of the rest, because
+    forked readers map the slab twice.
     """
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * mmap.PAGESIZE
@@ -178,7 +178,7 @@ class SharedMemory:
             raise _limited(error, self._nbytes, "virtual memory", "-v") from None
 
     def give_back(self) -> None:
-        """Free the memory, even if other processes still map it; nobody may use it afterwards."""
+        """Free the memory, even if other processes map it. Nobody may use it afterwards."""
         os.ftruncate(self.fd, 0)
 
     def _keep(self, fd: int) -> None:
@@ -198,8 +198,8 @@ def _limited(error: OSError, nbytes: int, limit: str, flag: str) -> OSError:
         return error
     return OSError(
         error.errno,
-        f"readers need {nbytes >> 20} MiB of address space, but the limit of {limit} of this "
-        f"process is lower: raise it (ulimit {flag} unlimited), or use a control group for memory",
+        f"readers need {nbytes >> 20} MiB of address space, more than the limit of {limit} of this "
+        f"process: raise it (ulimit {flag} unlimited), or limit memory by a control group",
     )
 
 
@@ -213,7 +213,7 @@ class Region:
     start, nbytes : int
         First byte of the region, and number of bytes.
     note_block : callable, optional
-        Called with the first byte, from the start of the region, and the size of each new block.
+        Function that is called with the first byte in the region, and the size, of each new block.
     """
 
     def __init__(
@@ -267,26 +267,26 @@ class Region:
                 "memory and file size (ulimit -v, -f)"
             )
         if self._free:
-            # All are too small. This one takes the place of the largest, as samples may grow.
+            # All free blocks are too small. Samples grow, so the new block replaces the largest.
             smaller, first = self._free.pop()
             self._map.madvise(mmap.MADV_REMOVE, first, smaller)
         try:
             os.posix_fallocate(self._shared.fd, start, size)
         except OSError as error:
-            raise NoMemory(f"for samples: {error.strerror}") from None
+            raise NoMemory(f"no memory for samples: {error.strerror}") from None
         self._end += size
         if self._note_block is not None:
             self._note_block(start - self._start, size)
         return size, start
 
     def place(self, array: NDArray[Any]) -> int | None:
-        """Return the first byte of an array in this region; None for other arrays."""
+        """Return the first byte in the slab of an array of this region; None for other arrays."""
         first = address_of(array) - self._address
         return first if self._start <= first < self._end and array.flags.c_contiguous else None
 
 
 class Writer:
-    """Allocator of region memory for the arrays of consecutive samples of one batch."""
+    """Takes memory of a region for the arrays of a batch, sample by sample."""
 
     def __init__(self, region: Region, slot: int) -> None:
         self._region, self._slot = region, slot
@@ -312,7 +312,7 @@ class Writer:
         Raises
         ------
         RuntimeError
-            If the array is in memory that an earlier sample took.
+            If the array is in memory of an earlier sample.
         """
         if not array.nbytes:
             return 0
@@ -323,8 +323,8 @@ class Writer:
             return self._taken[-1][0]
         if not any(start <= first < stop for start, stop in self._taken):
             raise RuntimeError(
-                "an array is in memory that readers.buffer returned for an earlier sample: a "
-                "Reader must ask for memory for each sample, and keep no view of it"
+                "an array is in memory of readers.buffer for an earlier sample: a Reader must call "
+                "readers.buffer for each sample, and keep no view of the memory"
             )
         return first
 
@@ -332,8 +332,8 @@ class Writer:
 def tasks_of(batch_size: int, num_readers: int, each: int = 2) -> Sequence[tuple[int, int]]:
     """Return the first sample and the number of samples of each task of a batch.
 
-    Readers take tasks as they become free. With two tasks per reader, one that is slow, or was
-    stopped between tasks, does not keep the others waiting for long.
+    Readers take tasks when they are free. With two tasks per reader, a batch does not wait long for
+    a slow or stopped reader.
     """
     count = max(1, math.ceil(batch_size / (num_readers * each)))
     return [(first, min(count, batch_size - first)) for first in range(0, batch_size, count)]

@@ -1,4 +1,4 @@
-"""Time limit for calls that may block, e.g. a read from a server that does not answer."""
+"""Time limit for calls that may block, such as reads from a server that does not answer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TimeLimit(Exception):
 def within(seconds: float | None, function: Callable[..., Result], *args: Any) -> Result:
     """Return the result of a function, or raise TimeLimit if it takes longer; None for no limit.
 
-    With a limit the function runs in its own thread, which is abandoned if it takes longer: a
-    blocking system call cannot be cancelled, and ends with the process.
+    With a limit the function runs in a new thread. After the limit the thread is abandoned, because
+    a blocking system call cannot be cancelled.
     """
     if seconds is None:
         return function(*args)
