@@ -23,7 +23,7 @@ from readers.fits.hdus import (
     names_of,
     with_pixels,
 )
-from readers.fits.headers import BLOCK, HduExtent, HduName, NeedsAstropy, is_wanted
+from readers.fits.headers import BLOCK, HduName, NeedsAstropy, is_wanted
 from readers.messages import pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
@@ -38,11 +38,13 @@ _PACKED = {
 _SIMPLE = re.compile(rb"SIMPLE\s*=\s*[TF]")
 """Start of a FITS file, also of one that deviates from the columns of the standard."""
 _HEAD_BYTES = 128 << 10
-"""Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
+"""Bytes to fetch first from an unknown file: usually all headers and the table of tiles."""
 _WHOLE_BYTES = 1 << 20
-"""Largest file that is fetched whole, as this is faster than another request."""
+"""Largest file, in bytes, that is fetched whole: this is faster than a second request."""
 Expected = Callable[[Hashable | None], Sequence[tuple[int, int]]]
+"""Function of the stamp of a file that returns the ranges to fetch."""
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
+"""Number of axes or columns with four or more digits."""
 
 
 def whole_if_small(nbytes: int | None) -> Expected | None:
@@ -51,22 +53,21 @@ def whole_if_small(nbytes: int | None) -> Expected | None:
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped, whose HDUs are read one after the other.
+    """An open FITS file, plain or gzipped.
 
     Parameters
     ----------
     place : Place
-        Its bytes. The place is opened here, and closed with the file.
+        Bytes of the file. The place is opened here, and closed with the file.
     expected : callable, optional
-        Function of the place's stamp that returns the ranges to read, so that one request fetches
-        them all.
+        Function of the place's stamp that returns the ranges to read. One request fetches them all.
 
     Raises
     ------
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
     ValueError
-        If it is compressed by a program other than gzip.
+        If the file is compressed by a program other than gzip.
     """
 
     wanted: HduName | None = None
@@ -91,7 +92,7 @@ class FitsFile:
             raise
 
     def _unpack(self) -> bool:
-        """Begin to unpack a gzipped file; return False for a plain one."""
+        """Begin to unpack a gzipped file; return False for a plain file."""
         begin = self._stored.read(0, 6)
         for magic, name in _PACKED.items():
             if begin.startswith(magic):
@@ -114,12 +115,12 @@ class FitsFile:
 
     @property
     def place(self) -> Place:
-        """Bytes of the FITS file. A gzipped file only has headers before `need`."""
+        """Bytes of the FITS file. Data of a gzipped file are only here after a call of `need`."""
         return self._stored if self._unpacked is None else self._unpacked.place
 
     @property
     def stamp(self) -> Hashable | None:
-        """Stamp of the file; None if it is gzipped, because each read unpacks it again."""
+        """Stamp of the file; None for a gzipped file, because each read unpacks the file again."""
         return self._stamp if self._unpacked is None else None
 
     @classmethod
@@ -134,7 +135,8 @@ class FitsFile:
     ) -> Iterator[FitsFile]:
         """Open a file to read one HDU.
 
-        A gzipped file is first unpacked up to the header of this HDU, or with `every` of the last.
+        A gzipped file is unpacked up to the header of this HDU, or up to the last header with
+        `every`.
         """
         with cls(place, expected) as file:
             file.wanted = wanted
@@ -143,9 +145,9 @@ class FitsFile:
             yield file
 
     def each(self, wanted: Sequence[HduName | None]) -> Iterator[list[int]]:
-        """Select one HDU after the other; yield the indices in `wanted` that name it.
+        """Select the wanted HDUs one after the other; yield the indices in `wanted` of each HDU.
 
-        HDUs of a gzipped file come in the order of the file, so it is unpacked once.
+        HDUs of a gzipped file come in the order of the file, so the file is unpacked once.
         """
         left = list(range(len(wanted)))
         while self._unpacked is not None and left and (found := self._unpacked.next_hdu()):
@@ -154,12 +156,12 @@ class FitsFile:
                 left = [place for place in left if place not in here]
                 self.wanted = number
                 yield here
-        for place in left:  # the headers that a gzipped file still lacks
+        for place in left:  # all of a plain file, or the HDUs that a gzipped file lacks
             self.wanted = wanted[place]
             yield [place]
 
     def header(self) -> FoundHdu | None:
-        """Read the header of the image; None if it has no image, or if only astropy can read it."""
+        """Read the header of the image; None if there is no image or only astropy can read it."""
         try:
             found = HeaderReader(self.place, self.stamp).find(self.wanted)
         except NeedsAstropy:
@@ -167,9 +169,9 @@ class FitsFile:
         return found if found.extent.image else None
 
     def names(self, last: int = sys.maxsize) -> list[tuple[str, int]]:
-        """Return EXTNAME, in capitals, and EXTVER of all HDUs, or of those up to number `last`.
+        """Return EXTNAME, in capitals, and EXTVER of the HDUs up to number `last`.
 
-        A gzipped file is unpacked again, up to there.
+        A gzipped file is unpacked again, up to this HDU.
         """
         if self._unpacked is not None:
             unpacked = UnpackedFits(self._stored)
@@ -188,14 +190,15 @@ class FitsFile:
                 return [names_of(hdu) for hdu in opened]
 
     def need(self, start: int, stop: int) -> None:
-        """Unpack a range of bytes that the HDU needs. Do not ask twice for the same bytes."""
+        """Unpack a range of data bytes of a gzipped file. Call this once for each range."""
         if self._unpacked is not None:
             self._unpacked.keep(start, stop)
 
     def input_bytes(self, read: int) -> int:
-        """Return the bytes read from disk, from the number of data bytes of the unpacked file.
+        """Return the number of bytes read from the file.
 
-        Headers, and bytes that astropy has read, are counted here.
+        `read` is the number of data bytes that the caller has read from `place`. Headers, and the
+        bytes that astropy has read, are added.
         """
         if self._unpacked is not None:
             return self._unpacked.input_bytes
@@ -203,10 +206,10 @@ class FitsFile:
 
     @contextmanager
     def by_astropy(self, extension: int = 0, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
-        """Open the file with astropy; yield the HDUs, and the number of the wanted one.
+        """Open the file with astropy; yield the HDUs, and the number of the wanted HDU.
 
-        With `extension`, the first byte of an HDU, astropy sees an empty primary HDU and this one:
-        it takes some ms for each HDU that it parses.
+        astropy takes some ms to parse each HDU. With `extension`, the first byte of an HDU, it only
+        sees this HDU, after an empty primary HDU.
         """
         if not extension:
             _check_counts(self.place)
@@ -220,12 +223,13 @@ class FitsFile:
                         check_data(hdus[number], number, self.place)
                     yield hdus, number
             except OSError as error:
-                if type(error) is OSError and error.errno is None and _lacks_end(self.place):
-                    raise ValueError(
-                        "a header has no END card, probably because the file is cut off: copy it "
-                        "again"
-                    ) from error
-                raise
+                if type(error) is not OSError or error.errno is not None:
+                    raise
+                # Of astropy, e.g. "Header missing END card."
+                reason = str(error).rstrip(".")
+                raise ValueError(
+                    f"{reason}: the file is damaged or cut off, copy it again"
+                ) from error
             finally:
                 self._of_astropy += nbytes_read()
 
@@ -237,24 +241,24 @@ def _empty_primary() -> bytes:
 
 @lru_cache(maxsize=4096)
 def _known_plain(stamp: Hashable) -> list[bool]:
-    """Return the cached list for a file; an entry in it means that the file is not packed."""
+    """Return the cached list of a file; an entry in the list means that the file is not packed."""
     del stamp
     return []
 
 
 @dataclass
 class Where:
-    """The HDU that the error of a file names."""
+    """The HDU in the message of an error."""
 
     hdu: int | None
 
 
 @contextmanager
 def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Where]:
-    """Convert any exception inside to a ReadError; set the HDU of the yielded object once known."""
+    """Convert any exception inside to a ReadError; set ``hdu`` of the yielded object once known."""
     where = Where(hdu if isinstance(hdu, int) else None)
     try:
-        with without_warnings:  # of odd headers, values beyond float32
+        with without_warnings:  # about odd headers and values beyond float32
             yield where
     except ReadError:
         raise
@@ -272,8 +276,8 @@ def open_image(
 ) -> Iterator[tuple[fits.HDUList, int]]:
     """Open a file with astropy for its headers; exceptions inside become a ReadError.
 
-    Yield the HDUs, and the number of the HDU with the image: `wanted`, or the first with an image.
-    A gzipped file only has the headers up to this HDU.
+    Yield the HDUs, and the number of the HDU with the image. This is `wanted`, or by default the
+    first HDU with an image. A gzipped file only has the headers up to this HDU.
     """
     with (
         read_errors(place.name, wanted, row) as where,
@@ -286,7 +290,7 @@ def open_image(
 
 @contextmanager
 def open_images(place: Place) -> Iterator[tuple[fits.HDUList, list[int]]]:
-    """Open a file as `open_image` does; yield the HDUs, and the numbers of those with pixels."""
+    """Open a file like `open_image`; yield the HDUs, and the numbers of the HDUs with pixels."""
     with (
         read_errors(place.name, None, None),
         FitsFile.at(place, None, every=True) as file,
@@ -308,22 +312,14 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
         raise ValueError(f"not a FITS file: it begins with {begin[:8]!r}{hint}")
     file.seek(0)
     hdus = fits.open(file, memmap=False, **options)
-    if hdus[0].header.get("SIMPLE") is False:  # astropy takes all bytes after it for its data
-        raise ValueError("its first header has SIMPLE = F, expected T: it is not standard FITS")
+    if hdus[0].header.get("SIMPLE") is False:  # astropy takes the rest of the file for its data
+        raise ValueError(
+            "the first header has SIMPLE = F, expected T: the file is not standard FITS"
+        )
     return hdus
 
 
 def _check_counts(place: Place) -> None:
-    """Reject more than 999 axes or columns in the first headers: astropy would loop over them."""
+    """Reject more than 999 axes or columns in the first headers: astropy would loop over all."""
     if (found := _COUNT.search(place.read(0, 16 * BLOCK))) is not None:
         raise ValueError(f"a header has {found[0].decode()!r}, the limit is 999")
-
-
-def _lacks_end(place: Place) -> bool:
-    """Return whether the file ends inside a header: astropy's errors have no type for this."""
-    headers, at, number = HeaderReader(place), 0, 0
-    while at < place.nbytes:
-        if not (text := headers.read(at)):
-            return True
-        at, number = HduExtent.by_astropy(text, at, number).end, number + 1
-    return False

@@ -1,7 +1,7 @@
-"""Gzipped FITS files: inflated by Intel's isal, several times as fast as by zlib (RFC 1952).
+"""Gzipped FITS files (RFC 1952), inflated by Intel's isal, several times as fast as by zlib.
 
-They are unpacked once, in order, and only as far as needed. Headers are kept, and the data to read,
-but not the data of other HDUs or the rows before a window.
+A file is unpacked once, in order, and only as far as needed. Headers and the data to read are kept.
+Data of other HDUs, and the rows before a window, are not kept.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def inflated(packed: Any, most: int) -> bytes:
 
 
 class GzipStream:
-    """Unpack the bytes of a gzip file in order."""
+    """The unpacked bytes of a gzip file, in order."""
 
     def __init__(self, packed: Place) -> None:
         self._packed = packed
@@ -67,9 +67,9 @@ class GzipStream:
         """Bytes of the file that were read so far."""
 
     def read(self, most: int) -> bytes:
-        """Return the next bytes, at most `most`; none at the end of the last member.
+        """Return the next bytes, at most `most`; b"" at the end of the last member.
 
-        Other bytes after the last member are ignored, as ``gzip`` does.
+        Other bytes after the last member are ignored, as by ``gzip``.
 
         Raises
         ------
@@ -105,7 +105,7 @@ def _damaged(error: Exception) -> ValueError:
 
 
 class UnpackedPlace:
-    """Bytes that were kept, at their positions in the file. All others read as zeros."""
+    """The kept bytes of a file, at their positions in the file. All other bytes read as zeros."""
 
     __slots__ = ("_parts", "_starts", "name", "nbytes")
     stamp: Hashable | None = None
@@ -124,7 +124,7 @@ class UnpackedPlace:
         self._parts.clear()
 
     def keep(self, start: int, part: bytes) -> None:
-        """Keep bytes that begin at `start`; each call must be further on in the file."""
+        """Keep bytes that begin at `start`; calls must be in the order of the file."""
         self._starts.append(start)
         self._parts.append(part)
 
@@ -132,13 +132,13 @@ class UnpackedPlace:
         """Do nothing: the bytes are in memory."""
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from `start` up to `stop`, fewer only at the end of the file."""
+        """Read the bytes from `start` to `stop`; fewer at the end of the file."""
         found = bytearray(max(0, min(stop, self.nbytes) - start))
         self._copy(start, memoryview(found))
         return bytes(found)
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill buffers, each from its own position. Raises ValueError if the file is too short."""
+        """Fill each buffer from its own position. Raises ValueError if the file is too short."""
         for start, buffer in pieces:
             if start + len(buffer) > self.nbytes:
                 raise too_short(self.nbytes, len(buffer), start)
@@ -150,7 +150,7 @@ class UnpackedPlace:
         while at < stop:
             is_part = number < len(self._parts)
             first = self._starts[number] if is_part else stop
-            if at < first:  # before a part, or after the last one
+            if at < first:  # bytes that were not kept
                 end = min(first, stop)
                 found: bytes | memoryview = bytes(end - at)
             else:
@@ -164,7 +164,7 @@ class UnpackedPlace:
 
 
 class UnpackedFits:
-    """Headers of a gzipped FITS file up to that of an image, and the part of its data to keep.
+    """Headers of a gzipped FITS file up to an image, and the needed data of the image.
 
     The `packed` place must stay open. At first nothing is unpacked: call `find` or `next_hdu`.
     """
@@ -172,8 +172,8 @@ class UnpackedFits:
     def __init__(self, packed: Place) -> None:
         packed.fetch([(0, packed.nbytes)])
         self._stream = GzipStream(packed)
-        self._at = 0  # in the stream
-        self._ahead = b""  # the next byte, if it was read
+        self._at = 0  # position in the stream
+        self._ahead = b""  # the byte at `_at`, if it was read ahead
         self._hdu: HduExtent | None = None
         self._names: list[str] = []
         self._most = packed.nbytes * MOST_RATIO
@@ -185,10 +185,10 @@ class UnpackedFits:
         return self._stream.input_bytes
 
     def keep(self, start: int, stop: int) -> None:
-        """Unpack some of the data, once; everything before `start` is skipped.
+        """Unpack some data, once; all bytes before `start` are skipped.
 
-        If they include the end of the HDU, its padding is unpacked too, and after the last HDU the
-        checksum of the gzip member is verified.
+        At the end of the HDU its padding is unpacked too. After the last HDU the checksum of the
+        gzip member is verified.
 
         Raises
         ------
@@ -204,12 +204,12 @@ class UnpackedFits:
             self._ahead = self._ahead or self._stream.read(1)
 
     def find(self, wanted: HduName | None, *, every: bool = False) -> None:
-        """Unpack the headers up to the wanted one; with `every`, those of all HDUs.
+        """Unpack the headers up to the wanted HDU; with `every`, all headers.
 
         Raises
         ------
         ValueError
-            If there is no such HDU, or the file is too short for it.
+            If there is no such HDU, or the file is too short for the HDU.
         """
         while (found := self.next_hdu()) is not None:
             if not every and is_wanted(found[1], found[0], wanted):
@@ -223,7 +223,7 @@ class UnpackedFits:
         Raises
         ------
         ValueError
-            If the file is too short for it.
+            If the file is too short for the HDU.
         """
         start, number = 0 if self._hdu is None else self._hdu.end, len(self._names)
         if not (text := self._header(start, number)):
@@ -236,7 +236,7 @@ class UnpackedFits:
         if hdu.end > self._most:
             raise ValueError(
                 f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file can have "
-                f"at most {self._most} bytes"
+                f"at most {self._most} bytes: it is damaged or cut off"
             )
         self._hdu = hdu
         self._names.append(hdu.name)
@@ -244,7 +244,7 @@ class UnpackedFits:
         return number, hdu
 
     def _header(self, start: int, number: int) -> bytes:
-        """Unpack a header; return b"" if the file ends or other bytes follow."""
+        """Unpack a header; return b"" at the end of the file, or if no header follows."""
         self._skip_to(start)
         blocks: list[bytes] = []
         while not blocks or not header_end(blocks[-1], 0):
@@ -255,7 +255,7 @@ class UnpackedFits:
                 if number:
                     return b""
                 raise OSError(f"not a FITS file: the unpacked bytes begin with {block[:8]!r}")
-            if header_end(block, 0):  # the file may end in its padding
+            if header_end(block, 0):  # the file may end in the padding of the header
                 block = block.ljust(BLOCK)
             blocks.append(block)
             if len(block) < BLOCK or len(blocks) > MOST_BLOCKS:

@@ -1,7 +1,7 @@
-"""Find the HDUs of a file, and keep their positions for the latest files.
+"""Find the HDUs of a file. The positions of HDUs are kept for the latest files.
 
-To reach an HDU, astropy parses all headers before it; here each header is read once. This module
-also chooses among the HDUs that astropy has opened, if our parser could not read the file.
+astropy parses all headers before an HDU to find it. Here each header is read only once. This module
+also chooses among HDUs that astropy has opened, for files that our parser cannot read.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from readers.places.contract import Place
 MOST_BLOCKS = 2048
 """Most blocks of a header: 73,728 cards."""
 _READ = 8 * BLOCK
-"""Bytes to read first for a header; more if it is longer."""
+"""Bytes to read first for a header; longer headers need more."""
 _MOST_AHEAD = 1 << 20
-"""Bytes to read at once of headers that follow each other closely."""
+"""Most bytes to read at once if headers are close to each other."""
 _ODD_END = re.compile(rb"(?s)(?:.{80})*?END[^A-Z0-9_-]")
-"""An END card with other bytes after it, which astropy accepts."""
+"""An END card with other bytes after the keyword. astropy accepts such cards."""
 _KNOWN_FILES = 256
 _MOST_HDUS = 1 << 19
-"""Headers to keep, some 300 bytes each. If there are more, all are dropped."""
+"""Most HDUs to keep, some 300 bytes each. After that many, all are dropped."""
 _LISTED = 8
-"""HDUs that an error names."""
+"""Number of HDUs that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +61,28 @@ class FoundHdu:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a binary table, which may contain a compressed image."""
+        """Whether the HDU is a binary table, which may contain a compressed image."""
         return self.cards.is_table
 
     @property
     def keywords(self) -> Keywords:
-        """The keywords that say how its image is stored."""
+        """Keywords that describe how the image is stored."""
         return self.cards.storage_keywords()
 
     def header(self, keys: Collection[str]) -> fits.Header:
-        """Return these keywords, in capitals, beside `keywords`. Each takes time to parse."""
+        """Return `keywords` and other keywords, in capitals. Parsing each takes time."""
         return self.cards.selected(keys)
 
 
 class _Layout:
-    """Known HDUs of a file, from the first on. Several threads may add the same HDU."""
+    """Known HDUs of a file, from the first one on. Several threads may add the same HDU."""
 
     def __init__(self) -> None:
         self.hdus: dict[int, HduExtent] = {}
         self._numbers: dict[HduName | None, int] = {}
 
     def number(self, wanted: HduName | None) -> int | None:
-        """Return the number of an HDU as `is_wanted` finds it; None if it is not known yet."""
+        """Return the number of an HDU, by the rules of `is_wanted`; None if not known yet."""
         if isinstance(wanted, int):
             return wanted if wanted in self.hdus else None
         if isinstance(wanted, str):
@@ -96,7 +96,7 @@ class _Layout:
             self._numbers.setdefault((name, hdu.version), number)
         if hdu.image:
             self._numbers.setdefault(None, number)
-        self.hdus[number] = hdu  # when its names are known
+        self.hdus[number] = hdu  # last, because other threads look here first
 
 
 class HeaderReader:
@@ -107,7 +107,7 @@ class HeaderReader:
     place : Place
         The open file.
     stamp : hashable, optional
-        Its stamp. With a stamp, the HDUs that are found are kept for the next reader of the file.
+        Stamp of the file. With a stamp, HDUs are kept for the next reader of the file.
     """
 
     def __init__(self, place: Place, stamp: Hashable | None = None) -> None:
@@ -117,12 +117,12 @@ class HeaderReader:
         self._ahead = _READ
 
     def find(self, wanted: HduName | None) -> FoundHdu:
-        """Return an HDU by its number or name; with None the first with an image.
+        """Return an HDU by its number or name; None means the first HDU with an image.
 
         Raises
         ------
         NeedsAstropy
-            If there is none, a header before it is unusual, or the file is truncated.
+            If there is no such HDU, a header up to it is unusual, or the file is truncated.
         """
         number, found = self._find(wanted)
         if found is None:
@@ -141,7 +141,7 @@ class HeaderReader:
         return [hdu.names for hdu in known]
 
     def _find(self, wanted: HduName | None) -> tuple[int, FoundHdu | None]:
-        """Return the number of an HDU, and the HDU if its header was read now."""
+        """Return the number of an HDU, and the HDU itself if its header was read now."""
         layout, found = self._layout, None
         while (number := layout.number(wanted)) is None:
             count = len(layout.hdus)
@@ -149,19 +149,19 @@ class HeaderReader:
             layout.add(count, found.extent)
             if next(_headers) % _MOST_HDUS == 0:
                 _known_hdus.cache_clear()
-        # Others have a known one after them.
+        # All HDUs but the last known one are followed by a known HDU.
         if number == len(layout.hdus) - 1:
             self.check_end(layout.hdus[number])
-        # Another thread may have added the wanted one since.
+        # Another thread may have added the wanted HDU meanwhile.
         return number, found if found is not None and found.number == number else None
 
     def hdu(self, start: int, number: int) -> FoundHdu:
-        """Return an HDU by the first byte of its header; call `check_end` before reading its data.
+        """Return the HDU whose header begins at a byte. Call `check_end` before reading its data.
 
         Raises
         ------
         NeedsAstropy
-            If its header is unusual, or cut off.
+            If the header is unusual or cut off.
         """
         cards = self._cards(start)
         extent = HduExtent.of(cards, start, number)
@@ -170,9 +170,9 @@ class HeaderReader:
         return FoundHdu(number, extent, cards)
 
     def check_end(self, hdu: HduExtent) -> None:
-        """Raise NeedsAstropy unless all data are there, and the file ends or another HDU follows.
+        """Raise NeedsAstropy if data of an HDU are missing, or if no HDU follows other bytes.
 
-        The last block may be cut short.
+        The last block of the file may be cut short.
         """
         if hdu.end >= self._place.nbytes:
             is_whole = hdu.stop <= max(hdu.data, self._place.nbytes)
@@ -192,9 +192,9 @@ class HeaderReader:
         Raises
         ------
         ValueError
-            If it has no END in `MOST_BLOCKS`: astropy would read all of the file.
+            If the header has no END in `MOST_BLOCKS`: astropy would read the whole file.
         """
-        nbytes = 0  # bytes that were read before may contain it
+        nbytes = 0  # first look into the bytes that were read before
         while True:
             begin = start - self._at
             if begin >= 0 and (end := header_end(self._content, begin)):
@@ -212,19 +212,19 @@ class HeaderReader:
 
 @lru_cache(maxsize=_KNOWN_FILES)
 def _known_hdus(stamp: Hashable) -> _Layout:
-    """Return the known HDUs of a file, to add to."""
+    """Return the known HDUs of a file. The caller adds new ones."""
     del stamp
     return _Layout()
 
 
 _headers = itertools.count(1)
-"""Counts the headers that are read."""
+"""Counts the headers that were added to layouts."""
 
 
 def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int:
-    """Return the number of the wanted HDU among those that astropy has opened.
+    """Return the number of the wanted HDU among the HDUs that astropy has opened.
 
-    `place` has the bytes of the file. ValueError if there is no such HDU, or it has no image.
+    `place` has the bytes of the file. ValueError if there is no such HDU, or if it has no image.
     """
     if wanted is None:
         number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
@@ -239,7 +239,7 @@ def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int
         raise no_such_hdu(wanted, names, _after(hdus, place)) from None
     if not _holds_image(hdu):
         reason, images = f"HDU {wanted!r} has no image, it is a {type(hdu).__name__}", {}
-        with suppress(Exception):  # of a damaged HDU, not of the one that was asked for
+        with suppress(Exception):  # if another HDU is damaged
             for other, hdu in enumerate(hdus):
                 if _holds_image(hdu):
                     images[other] = hdu.name
@@ -250,7 +250,7 @@ def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int
 
 
 def check_data(hdu: Any, number: int, place: Place) -> None:
-    """Raise ValueError if the data of an HDU are cut off; some of its padding may be missing."""
+    """Raise ValueError if data of an HDU are cut off. Its padding may be cut off."""
     found = hdu.fileinfo()
     start, data, nbytes = found["hdrLoc"], found["datLoc"], place.nbytes
     if data + found["datSpan"] <= nbytes:
@@ -258,7 +258,8 @@ def check_data(hdu: Any, number: int, place: Place) -> None:
     stop = HduExtent.by_astropy(place.read(start, data), start, number).stop
     if stop > max(data, nbytes):
         raise ValueError(
-            f"the file is truncated: it ends at byte {nbytes}, the data of HDU {number} at {stop}"
+            f"the file is truncated: it ends at byte {nbytes}, but the data of HDU {number} end at "
+            f"byte {stop}"
         )
 
 
@@ -268,12 +269,12 @@ def names_of(hdu: Any) -> tuple[str, int]:
 
 
 def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
-    """Return the numbers of the opened HDUs with images that have pixels.
+    """Return the numbers of the opened HDUs whose images have pixels.
 
     Raises
     ------
     ValueError
-        If there is none, or data of an HDU are cut off.
+        If there are none, or if data of an HDU are cut off.
     """
     for number, hdu in enumerate(hdus):
         check_data(hdu, number, place)
@@ -284,10 +285,10 @@ def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
 
 
 def images_among(names: Mapping[int, str], wanted: Sequence[int | str]) -> list[int]:
-    """Return the numbers of HDUs that are wanted, by number or by EXTNAME with ``*``.
+    """Return the numbers of the wanted HDUs: numbers, or EXTNAMEs with ``*``.
 
-    `names` has the EXTNAMEs in capitals by the numbers of the HDUs. Raise ValueError if there is no
-    HDU for one that is wanted.
+    `names` maps the numbers of HDUs with images to EXTNAMEs in capitals. ValueError if an entry of
+    `wanted` matches no HDU.
     """
     chosen: set[int] = set()
     for each in wanted:
@@ -303,26 +304,26 @@ def images_among(names: Mapping[int, str], wanted: Sequence[int | str]) -> list[
 
 
 def _listed(names: Mapping[int, str]) -> str:
-    """Return numbers and EXTNAMEs of HDUs, and the number of those that do not fit into a line."""
+    """Return the numbers and EXTNAMEs of the first HDUs, and how many more there are."""
     each = [f"{number} ({name})" if name else f"{number}" for number, name in names.items()]
     more = [f"and {len(each) - _LISTED} more"] if len(each) > _LISTED else []
     return ", ".join(each[:_LISTED] + more)
 
 
 def _after(hdus: fits.HDUList, place: Place) -> str:
-    """Return a clause for an error if bytes after these HDUs cannot be read; otherwise ""."""
+    """Return a clause for an error if a damaged HDU follows the opened ones; otherwise ""."""
     last = hdus[-1].fileinfo()
     end = last["datLoc"] + last["datSpan"]
     if place.read(end, end + 8) != b"XTENSION":
         return ""
     return (
-        f"; the header of a further one, in the last {place.nbytes - end} bytes of the file, is "
-        "cut off or damaged: copy the file again"
+        f"; the header of one more HDU, in the last {place.nbytes - end} bytes of the file, is cut "
+        "off or damaged: copy the file again"
     )
 
 
 def _holds_image(hdu: Any) -> bool:
     if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
         return True
-    # astropy takes any HDU of the name PRIMARY for an image.
+    # astropy takes any HDU with the name PRIMARY for an image.
     return bool(hdu.is_image) and hasattr(hdu, "shape") and hdu.header.get("NAXIS", 0) >= 1

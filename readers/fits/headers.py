@@ -1,9 +1,8 @@
 """Parse headers of FITS files: values of keywords, and the extents of HDUs.
 
-Used to read pixels, and keywords for an Index. `astropy.io.fits.Header` looks at all cards before
-it returns the first value, and ``fits.open`` takes many times as long as reading a window. Here
-only the wanted cards are parsed, and only if they are unambiguous; `NeedsAstropy` leaves all others
-to astropy.
+`astropy.io.fits.Header` looks at all cards before it returns the first value, and ``fits.open``
+takes many times as long as reading a window. Here only the wanted cards are parsed, and only if
+they are unambiguous. `NeedsAstropy` leaves all other cards to astropy.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ _VALUE = re.compile(
     rb" *(?:'([^']+)'|([+-]?\d+)|([+-]?(?:\d+\.?\d*|\.\d+)(?:[EDed][+-]?\d+)?)|([TF])"
     rb"|('')(?=[^']*$)|) *(?:/.*)?"
 )
-"""Text, integer, float, logical, empty text, or no value; then a comment."""
+"""A text, integer, float, logical, empty text or no value; then perhaps a comment."""
 _D_TO_E = bytes.maketrans(b"Dd", b"EE")
 _SIMPLE_NAME = re.compile(rb"[!-<>-~]+ *| {8}")
-"""Names of cards whose keyword can only be these 8 characters."""
+"""Card names that are certainly the whole keyword."""
 _WITHOUT_VALUE = (b"COMMENT ", b"CONTINUE", b"HIERARCH", b"HISTORY ", b"END     ")
 _WORD = re.compile(rb"HIERARCH +[^ =]+ *=")
-"""Long form (HIERARCH) of a keyword that also fits the short form."""
+"""HIERARCH card of a keyword that also fits into a standard card."""
 _STORAGE = re.compile(
     rb"(?:BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|PCOUNT|THEAP|TFIELDS|T(?:FORM|TYPE|SCAL|ZERO)\d+"
     rb"|Z(?!HECKSUM|DATASUM)[A-Z0-9]+) *"
 )
 """Keywords that describe how an image is stored, plain or in a table."""
 _OF_IMAGE, _OF_TABLE = re.compile(b"[BN]"), re.compile(b"[BNPTZ]")
-"""First letters of these keywords for plain images, and for tables."""
+"""First letters of the storage keywords of plain images, and of tables."""
 _PRINTABLE = bytes(range(32, 127))
 _KINDS = {
     b"SIMPLE  =" + b"T".rjust(21): "PRIMARY",
@@ -58,18 +57,18 @@ _KNOWN_NAMES = 1 << 16
 
 
 class NeedsAstropy(Exception):
-    """Only astropy can parse this header, or reject it."""
+    """Only astropy can parse or reject this header."""
 
 
 class Keywords(dict[str, Any]):
     """Keywords of a header, with the values that astropy parses."""
 
     def __missing__(self, name: str) -> NoReturn:
-        raise KeyError(f"Keyword {name!r} not found.")  # as astropy says it
+        raise KeyError(f"Keyword {name!r} not found.")  # the message of astropy
 
 
 class Cards:
-    """The cards of a header by their names: keywords padded to 8 bytes.
+    """The cards of a header by name: the keyword, padded to 8 bytes.
 
     Parameters
     ----------
@@ -85,7 +84,7 @@ class Cards:
         self.text = text
         """All blocks."""
         self.names: tuple[bytes, ...] = _names(len(text) // 80).unpack(text)[:count]
-        """Names of the cards, in their order."""
+        """Names of all cards, in order."""
         self._first = dict(zip(reversed(self.names), range(count - 1, -1, -1), strict=True))
 
     def __contains__(self, name: bytes) -> bool:
@@ -93,7 +92,7 @@ class Cards:
 
     @property
     def is_table(self) -> bool:
-        """Whether they are of a binary table."""
+        """Whether this is the header of a binary table."""
         return self.text.startswith(TABLE)
 
     def card(self, number: int) -> bytes:
@@ -101,18 +100,18 @@ class Cards:
         return self.text[80 * number : 80 * number + 80]
 
     def repeats(self, name: bytes) -> bool:
-        """Return whether there are several cards of a name."""
+        """Return whether several cards have a name."""
         return self.names.count(name) > 1
 
     def value(self, name: bytes) -> Value:
-        """Return the value of the first card of a name; None if it is missing or undefined.
+        """Return the value of the first card with a name; None if missing or undefined.
 
-        Blanks at the end of text are removed, but not those at its start.
+        Blanks at the end of text are removed; blanks at the start are kept.
 
         Raises
         ------
         NeedsAstropy
-            If it cannot be parsed without doubt.
+            If the card is ambiguous.
         """
         number = self._first.get(name)
         if number is None:
@@ -122,15 +121,15 @@ class Cards:
         return _parsed(self.card(number))
 
     def only_value(self, name: bytes) -> Value:
-        """Return the value of the only card of a name; raise NeedsAstropy if there are several."""
+        """Return the value of the only card with a name; NeedsAstropy if there are several."""
         if name in self._first and self.repeats(name):
             raise NeedsAstropy
         return self.value(name)
 
     def integer(self, number: int, name: bytes) -> int:
-        """Return the value of card `number`; NeedsAstropy unless it has this name, and is integer.
+        """Return the integer of card `number`, which must have this name; otherwise NeedsAstropy.
 
-        For the mandatory keywords, whose order is fixed (FITS Standard 4.0, section 4.4.1).
+        For mandatory keywords: their order is fixed (FITS Standard 4.0, section 4.4.1).
         """
         if self.names[number : number + 1] != (name,):
             raise NeedsAstropy
@@ -140,7 +139,7 @@ class Cards:
         return value
 
     def check_names(self) -> None:
-        """Raise NeedsAstropy if a card may contain this keyword outside its first columns."""
+        """Raise NeedsAstropy if a card may have its keyword outside the first 8 columns."""
         if not _simple_names.issuperset(self._first):
             if len(_simple_names) > _KNOWN_NAMES:
                 _simple_names.clear()
@@ -152,10 +151,10 @@ class Cards:
             raise NeedsAstropy
 
     def storage_keywords(self) -> Keywords:
-        """Return the keywords that say how an image is stored.
+        """Return the keywords that describe how an image is stored.
 
-        If a keyword is repeated, the last card counts, but in tables the first, as in astropy and
-        CFITSIO.
+        Of repeated keywords the last card is used. In tables it is the first card, as in astropy
+        and CFITSIO.
         """
         numbers = self._storage()
         if self.is_table:
@@ -167,7 +166,7 @@ class Cards:
         )
 
     def selected(self, keys: Collection[str]) -> fits.Header:
-        """Return some keywords, in capitals, and those that describe how an image is stored."""
+        """Return these keywords, in capitals, and the storage keywords."""
         wanted = {f"{key:<8}".encode() for key in keys}
         numbers = {number for number, name in enumerate(self.names) if name in wanted}
         return fits.Header.fromstring(
@@ -175,14 +174,14 @@ class Cards:
         )
 
     def _storage(self) -> list[int]:
-        """Return the numbers of the cards that say how an image is stored."""
+        """Return the numbers of the cards with storage keywords."""
         initials = _OF_TABLE if self.is_table else _OF_IMAGE
         found = initials.finditer(self.text[: 80 * len(self.names) : 80])
         return [each.start() for each in found if _is_storage(self.names[each.start()])]
 
 
 _simple_names: set[bytes] = set()
-"""Names that were checked already, as they are the same in all files."""
+"""Names that were checked before: most files have the same names."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -197,7 +196,7 @@ def _names(count: int) -> Struct:
 
 @lru_cache(maxsize=1 << 13)
 def _parsed(card: bytes) -> Value:
-    """Parse a card without astropy. Cached, since most cards are the same in all files."""
+    """Parse a card without astropy. Cached, because most files repeat the same cards."""
     found = _VALUE.fullmatch(card, 10) if card[8:10] == b"= " else None
     if found is None:
         raise NeedsAstropy
@@ -220,7 +219,7 @@ def _parsed(card: bytes) -> Value:
 
 @lru_cache(maxsize=1 << 12)
 def _parsed_by_any(card: bytes) -> tuple[str, Any]:
-    """Return the keyword and the value of a card, parsed by astropy if need be."""
+    """Return the keyword and the value of a card, parsed by astropy if necessary."""
     try:
         value = _parsed(card)
     except NeedsAstropy:
@@ -231,12 +230,12 @@ def _parsed_by_any(card: bytes) -> tuple[str, Any]:
 
 @lru_cache
 def card_name(key: str) -> bytes:
-    """Return the name of the cards of a keyword in any case.
+    """Return the card name of a keyword in any case.
 
     Raises
     ------
     NeedsAstropy
-        If other cards may have the name, too.
+        If cards of another name may also have this keyword.
     """
     name = f"{key.strip().upper():<8}"
     is_simple = re.fullmatch(r"[A-Z0-9_-]+ *", name) and len(name) == 8
@@ -246,7 +245,7 @@ def card_name(key: str) -> bytes:
 
 
 def header_end(content: bytes, start: int) -> int:
-    """Return the end of the header that begins at `start`; 0 if its END card is missing.
+    """Return the end of the header that begins at `start`; 0 if it has no END card.
 
     The last block of the content may be incomplete.
     """
@@ -284,7 +283,7 @@ class HduExtent(NamedTuple):
 
     @classmethod
     def of(cls, cards: Cards, start: int, number: int) -> HduExtent:
-        """Describe an HDU from its header, which begins at byte `start`. Raises NeedsAstropy."""
+        """Describe the HDU whose header begins at byte `start`. Raises NeedsAstropy."""
         text = cards.text
         kind = _KINDS.get(text[:20] if number else text[:30], "")
         if not kind or (kind == "PRIMARY") != (number == 0):
@@ -293,7 +292,7 @@ class HduExtent(NamedTuple):
         names = b"".join(cards.names)
         if text.translate(None, _PRINTABLE) or names != names.upper():
             raise NeedsAstropy
-        # A damaged END card merges two headers, and the data begin elsewhere.
+        # A damaged END card merges two headers, so keywords are repeated.
         if any(map(cards.repeats, cards.names[: (5 if number else 3) + len(axes)])):
             raise NeedsAstropy
         compressed = kind == "BINTABLE" and cards.value(b"ZIMAGE  ") is True
@@ -310,7 +309,7 @@ class HduExtent(NamedTuple):
 
     @classmethod
     def by_astropy(cls, text: bytes, start: int, number: int) -> HduExtent:
-        """Do the same by astropy; ValueError if the size of the data is not known."""
+        """Describe an HDU by astropy; ValueError if the size of its data is unknown."""
         header = fits.Header.fromstring(text)
         kind = str(header.get("XTENSION", "PRIMARY")).strip()
         is_groups = number == 0 and header.get("GROUPS") is True
@@ -322,7 +321,9 @@ class HduExtent(NamedTuple):
         except (KeyError, TypeError):
             nbytes = -1
         if nbytes < 0:
-            raise ValueError(f"the header of HDU {number} does not have the size of its data")
+            raise ValueError(
+                f"the header of HDU {number} lacks the size of the data (BITPIX, NAXIS, NAXISn)"
+            )
         is_image = kind in ("PRIMARY", "IMAGE") and len(axes) > 0 and not is_groups
         return cls(
             start,
@@ -358,12 +359,12 @@ def _data_of(cards: Cards, kind: str) -> tuple[list[int], int]:
 
 
 def checked(hdu: Any) -> HduName | None:
-    """Return a user's HDU, with NumPy integers converted to Python's.
+    """Return a valid setting `hdu`, with NumPy integers converted to Python's.
 
     Raises
     ------
     ValueError
-        If it does not name an HDU.
+        If the value does not name an HDU.
     """
     if hdu is None or isinstance(hdu, str):
         return hdu
@@ -376,12 +377,12 @@ def checked(hdu: Any) -> HduName | None:
 
 
 def plain_name(name: str) -> str:
-    """Return an EXTNAME in the form for comparisons: in capitals, without blanks around it."""
+    """Return an EXTNAME for comparisons: in capitals, without blanks around it."""
     return name.strip().upper()
 
 
 def is_wanted(hdu: HduExtent, number: int, wanted: HduName | None) -> bool:
-    """Return whether this is the wanted HDU, by astropy's rules for names."""
+    """Return whether an HDU is the wanted one, by astropy's rules for names."""
     if wanted is None:
         return hdu.image
     if isinstance(wanted, int):
@@ -396,12 +397,12 @@ class NoSuchHduError(ValueError):
 
 
 def no_such_hdu(wanted: HduName | None, names: Sequence[str], after: str = "") -> NoSuchHduError:
-    """Return the error for an HDU that is missing among HDUs of these names.
+    """Return the error for a missing HDU; `names` are the EXTNAMEs in the file.
 
     `after` describes the rest of the file.
     """
     if wanted is None:
-        return NoSuchHduError(f"no HDU has an image, and tables are not read{after}")
+        return NoSuchHduError(f"no HDU has an image; tables are not read{after}")
     if isinstance(wanted, int):
         count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
         return NoSuchHduError(f"there is no HDU {wanted}, the file has {count}{after}")

@@ -1,4 +1,4 @@
-"""The image of a FITS file as its header describes it, and its pixels as astropy decodes them."""
+"""The image of a FITS file, described by its header. Unusual images are decoded by astropy."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from readers.fits.file import FitsFile
 from readers.fits.hdus import names_of
 from readers.fits.headers import HduName, Keywords
 from readers.fits.plain_image import StoredImage
-from readers.fits.planes import ImageShape, plane_index
+from readers.fits.planes import ImageShape
 from readers.fits.tiles.image import TiledImage
 from readers.fork_safe_lock import ForkSafeLock
 from readers.window import Window
 
 _BITPIX = (8, 16, 32, 64, -32, -64)
 _KNOWN_IMAGES = 1024
-"""Images to keep, some 4 kB each."""
+"""Number of images to keep, some 4 kB each."""
 _MOST_AT_ONCE = 64 << 20
-"""Most bytes of data that are fetched at once for astropy, which reads small pieces."""
+"""Most bytes to fetch at once for astropy. By itself it reads small pieces."""
 _hcompress = ForkSafeLock()
-"""astropy's decoder of HCOMPRESS_1 has static variables, and lets other threads run meanwhile."""
+"""astropy's decoder of HCOMPRESS_1 is not thread-safe, but releases the GIL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitsImage:
-    """An image, described by the headers of its file."""
+    """An image, described by its header."""
 
     number: int
     """Number of its HDU."""
@@ -52,7 +52,7 @@ class FitsImage:
     """End of its data."""
 
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
-        """Return the first byte and the end of the data that are needed."""
+        """Return the first byte and the end of the data that a window needs."""
         if isinstance(self.image, StoredImage):
             return self.image.span(window, planes)
         return self.start, self.stop
@@ -60,7 +60,7 @@ class FitsImage:
     def pixels(
         self, file: FitsFile, window: Window | None, planes: list[int], *, scaled: bool
     ) -> NDArray[Any]:
-        """Return the pixels of its file, decoded by astropy, shape (planes, height, width)."""
+        """Return the pixels decoded by astropy, shape (planes, height, width)."""
         y, x, height, width = self.shape.region(window)
         spans = [self.span(window, [plane]) for plane in planes]
         spans = list(dict.fromkeys(spans))
@@ -77,16 +77,17 @@ class FitsImage:
             if window is None and planes == list(range(self.shape.planes)):
                 return hdu.data.reshape(self.shape)
             inside = (slice(y, y + height), slice(x, x + width))[-len(hdu.shape) :]
-            indices = (plane_index(plane, hdu.shape[:-2]) for plane in planes)
-            found = [hdu.section[(*index, *inside)] for index in indices]
+            found = [
+                hdu.section[(*np.unravel_index(plane, hdu.shape[:-2]), *inside)] for plane in planes
+            ]
             return np.stack(found).reshape(len(planes), height, width)
 
 
 def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
-    """Describe the image of a file from its header, or through astropy if that is unusual.
+    """Describe the image of a file from its header, with astropy if the header is unusual.
 
-    The descriptions of the latest images are kept. Images whose tiles would reach the graph with
-    more than `largest_tile` pixels are left to astropy.
+    The latest descriptions are kept. Images with tiles of more than `largest_tile` pixels in the
+    graph are left to astropy.
     """
     stamp = file.stamp
     kept = [] if stamp is None else _kept(stamp, file.wanted)
@@ -101,12 +102,12 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
 
 @lru_cache(maxsize=_KNOWN_IMAGES)
 def _kept(*_: Any) -> list[FitsImage]:
-    """Return the cached list for an image: empty, or with its description as the only entry."""
+    """Return the cached list of an image: empty, or with its description as the only entry."""
     return []
 
 
 def is_described(stamp: Hashable | None, wanted: HduName | None) -> bool:
-    """Return whether the description of an image in a file of this stamp is kept."""
+    """Return whether the description of an image is kept; `stamp` is the stamp of its file."""
     return stamp is not None and bool(_kept(stamp, wanted))
 
 
@@ -125,14 +126,15 @@ def _described(file: FitsFile) -> FitsImage:
 
 
 def _of_plain_image(header: fits.Header) -> Keywords:
-    """Return the keywords that say how a plain image is stored, as `Cards` does."""
+    """Return the keywords that describe how a plain image is stored, like `Cards`."""
     names = ("BITPIX", "NAXIS", "BSCALE", "BZERO", "BLANK")
     cards = [card for card in header.cards if card.keyword.startswith(names)]
     keywords = [card.keyword for card in cards]
     for keyword in keywords:
-        # A damaged END card merges two headers, and the data begin elsewhere.
         if keyword.startswith(("BITPIX", "NAXIS")) and keywords.count(keyword) > 1:
-            raise ValueError(f"the header has {keyword} more than once")
+            raise ValueError(
+                f"the header has {keyword} more than once, probably because an END card is damaged"
+            )
     return Keywords((card.keyword, card.value) for card in cards)
 
 
@@ -150,7 +152,7 @@ def _image_of(
     shape = ImageShape.of([header[f"{letter}NAXIS{axis}"] for axis in axes])
     keywords = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
     if is_table and not keywords.get("BSCALE", 1):
-        del keywords["BSCALE"]  # like astropy, only for compressed images
+        del keywords["BSCALE"]  # astropy ignores a BSCALE of 0 only for compressed images
     if is_table and "ZBLANK" in header:
         keywords.setdefault("BLANK", header["ZBLANK"])
     bitpix = keywords["BITPIX"] = header[f"{letter}BITPIX"]

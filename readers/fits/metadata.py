@@ -1,7 +1,7 @@
 """Metadata of the images of a FITS file for an Index: keywords, shapes, BITPIX, and codecs.
 
-Only headers are read: by our parser if astropy would read them without a warning, otherwise by
-astropy. Tables of compressed images that are equal are converted by astropy once.
+Only headers are read. Our parser reads those that astropy would read without a warning; astropy
+reads all others. astropy converts the table of a compressed image once for all equal tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from readers.places.contract import Place
 from readers.places.opener import LOCAL
 
 ALL = "all"
-"""Value of `hdu` for all HDUs with an image."""
+"""Value of `hdu` that means all HDUs with an image."""
 
 
 def image_metadata(
@@ -51,25 +51,25 @@ def image_metadata(
     Returns
     -------
     list of dict
-        For each image the keywords, spelt as in `keys`: None if the value is missing, undefined,
-        blank, or cannot be parsed. ``TIMESYS:KEY`` is the time scale of KEY: the TIMESYS of the
-        header with KEY, its own or inherited. Also ``hdu`` (the number), ``planes``, ``height``,
-        ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and ``codec``,
+        For each image the keywords, spelt as in `keys`; None for a value that is missing,
+        undefined, blank or cannot be parsed. ``TIMESYS:KEY`` is the time scale of KEY: TIMESYS, own
+        or inherited, of the header with KEY. Also ``hdu`` (the number), ``planes``, ``height``,
+        ``width``, ``bitpix`` (of the image, even if it is compressed into a table) and ``codec``,
         the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
 
     Raises
     ------
     ReadError
-        If there is no such image, it has no pixels, or the file is truncated. The end of a ``.gz``
-        file is not checked, since that needs unpacking it.
+        If there is no such image, the image has no pixels, or the file is truncated. The end of a
+        ``.gz`` file is not checked: this would need unpacking the whole file.
 
     Notes
     -----
-    If the image's header has INHERIT = T, or `inherit` is true, keywords that it lacks are taken
-    from the primary header (FITS Standard 4.0, appendix K), except those that describe the data of
-    the primary HDU, such as BZERO. If the primary HDU has an array, BUNIT, DATAMAX, DATAMIN and
-    coordinates (CRVAL1, CD1_1 and the like) describe that array, and are not taken either; RADESYS,
-    EQUINOX and all others are taken.
+    With INHERIT = T in the image's header, or with `inherit`, missing keywords are taken from the
+    primary header (FITS Standard 4.0, appendix K). Keywords that describe the data of the primary
+    HDU, such as BZERO, are not inherited. If the primary HDU has an array, BUNIT, DATAMAX, DATAMIN
+    and the coordinates (CRVAL1, CD1_1, ...) are not inherited either, because they describe this
+    array. RADESYS, EQUINOX and all other keywords are inherited.
     """
     place = LOCAL.at(file) if isinstance(file, str) else file
     every = hdu == ALL or hdus is not None
@@ -99,32 +99,32 @@ class _Hdu:
     name: str
     """EXTNAME, in capitals."""
     axes: tuple[int, ...]
-    """Shape of its image, in NumPy's order; empty if it has none."""
+    """Shape of the image, in NumPy's order; empty without an image."""
     bitpix: int
     codec: str
     """The tile compression; empty for none."""
 
     def holds(self, key: str) -> bool:
-        """Return whether its header has a keyword."""
+        """Return whether the header has a keyword."""
         raise NotImplementedError
 
     def value(self, key: str) -> Value:
-        """Return the value of a keyword that it has; None for none, or a blank one."""
+        """Return the value of a keyword in the header; None if undefined or blank."""
         raise NotImplementedError
 
     @property
     def inherits(self) -> bool:
-        """Whether its header has INHERIT = T."""
+        """Whether the header has INHERIT = T."""
         return self.holds("INHERIT") and self.value("INHERIT") is True
 
     @property
     def has_pixels(self) -> bool:
-        """Whether it has an array that is not empty."""
+        """Whether the HDU has an array that is not empty."""
         return min(self.axes, default=0) > 0
 
 
 def _among(images: list[_Hdu], hdus: Sequence[int | str] | None) -> list[_Hdu]:
-    """Return the images of some HDUs; ValueError if an entry of `hdus` matches none."""
+    """Return the images in `hdus`; ValueError if an entry matches no image."""
     if hdus is None:
         return images
     numbers = images_among({image.number: image.name for image in images}, hdus)
@@ -152,26 +152,26 @@ _OWN = re.compile(
     r"|BSCALE|BZERO|BLANK|INHERIT|EXTNAME|EXTVER|EXTLEVEL",
     re.IGNORECASE,
 )
-"""Keywords for the storage or the name of the data of a header (sections 4.4.1, 4.4.2)."""
+"""Keywords of the storage or the name of an HDU's data (sections 4.4.1, 4.4.2)."""
 _OF_ARRAY = re.compile(
     r"BUNIT|DATAMAX|DATAMIN|(WCSAXES|WCSNAME|LONPOLE|LATPOLE)[A-Z]?|CROTA\d+"
     r"|(CTYPE|CUNIT|CRVAL|CRPIX|CDELT|CNAME|CRDER|CSYER)\d+[A-Z]?|(PC|CD|PV|PS)\d+_\d+[A-Z]?"
     r"|(A|B|AP|BP)_(ORDER|DMAX|\d+_\d+)",
     re.IGNORECASE,
 )
-"""Keywords that describe an array: its values (section 4.4.2.5) and coordinates (8.2), also SIP."""
+"""Keywords of an array's values (section 4.4.2.5) and coordinates (8.2), also SIP."""
 
 
 def _keywords(
     primary: _Hdu, image: _Hdu, keys: Sequence[str], *, inherit: bool
 ) -> dict[str, Value]:
-    """Return the values of keywords, inherited ones too (FITS Standard 4.0, appendix K)."""
+    """Return the values of keywords, own or inherited (FITS Standard 4.0, appendix K)."""
     sources = [image]
     if image.number > 0 and (inherit or image.inherits):
         sources.append(primary)
     values: dict[str, Value] = {}
     for key in keys:
-        name, _, of = key.partition(":")  # no keyword has one
+        name, _, of = key.partition(":")  # keywords have no colon
         among = sources
         if of:  # TIMESYS of a time
             at = next((at for at, one in enumerate(sources) if one.holds(of)), len(sources))
@@ -202,7 +202,7 @@ class _OpenedHdu(_Hdu):
     def value(self, key: str) -> Value:
         try:
             value = self.header.get(key)
-        except fits.VerifyError:  # e.g. NaN without quotes, which is not valid in FITS
+        except fits.VerifyError:  # e.g. NaN without quotes
             return None
         if isinstance(value, bool | int | float):
             return value
@@ -222,13 +222,13 @@ class _ParsedHdu(_Hdu):
 
     cards: Cards
     is_table: bool = False
-    """Whether it is compressed into a table, whose header astropy converts."""
+    """Whether the image is compressed into a table. astropy converts the header of the table."""
     has_name: bool = True
-    """Whether the header of the image has an EXTNAME: it lacks that of astropy's own tables."""
+    """Whether the converted header keeps EXTNAME: astropy removes the name of its own tables."""
 
     def holds(self, key: str) -> bool:
         if key.upper() == "EXTEND" or (self.is_table and _is_of_table(key)):
-            raise NeedsAstropy  # which may have changed it
+            raise NeedsAstropy  # astropy may have changed the value
         name = card_name(key)
         return name in self.cards and (self.has_name or name != _NAME)
 
@@ -238,12 +238,12 @@ class _ParsedHdu(_Hdu):
 
 
 def _parsed(file: FitsFile, *, every: bool) -> tuple[_Hdu, list[_Hdu]]:
-    """Return the primary HDU of a file, and its images, or the wanted one.
+    """Return the primary HDU of a file, and the wanted image or all images.
 
     Raises
     ------
     NeedsAstropy
-        If only astropy can read a header, or no such image is there.
+        If only astropy can read a header, or if there is no such image.
     """
     images: list[_Hdu] = []
     for hdu in _hdus(file, every=every):
@@ -262,7 +262,7 @@ def _parsed(file: FitsFile, *, every: bool) -> tuple[_Hdu, list[_Hdu]]:
 
 
 def _hdus(file: FitsFile, *, every: bool) -> Iterator[FoundHdu]:
-    """Yield the HDUs of a file up to its end, or only the primary and the numbered one."""
+    """Yield all HDUs of a file, or the primary HDU and the one with the wanted number."""
     if isinstance(file.wanted, int) and not every:
         headers = HeaderReader(file.place, file.stamp)
         yield from map(headers.find, sorted({0, file.wanted}))
@@ -279,21 +279,21 @@ def _parsed_hdu(hdu: FoundHdu, *, is_last: bool) -> _ParsedHdu:
     """Describe an HDU from its header. Raises NeedsAstropy if astropy may object to it."""
     number, extent, cards = hdu.number, hdu.extent, hdu.cards
     cards.check_names()
-    cards.value(cards.names[0])  # SIMPLE or XTENSION may have more after it
+    cards.value(cards.names[0])  # NeedsAstropy if more than a comment follows
     if _NAME in cards and not isinstance(cards.only_value(_NAME) or None, str):
         raise NeedsAstropy
-    for name in _SUMS:  # which astropy parses to see whether they are there
+    for name in _SUMS:  # astropy parses them
         cards.only_value(name)
     version = cards.value(_VERSION) if _VERSION in cards else 1
     extend = cards.value(b"EXTEND  ")
-    # Without it, astropy adds it to a primary header, and looks for the next HDU to do so.
+    # astropy looks for a second HDU to add a missing EXTEND to the primary header.
     if type(version) is not int or not (extend is True or number > 0 or is_last):
         raise NeedsAstropy
     if cards.is_table and extent.image:
         found = _table_image(cards)
         return _ParsedHdu(number, *found[:4], cards, is_table=True, has_name=found.has_name)
     if not extent.image and number > 0:
-        # astropy takes a table of this name for an image, and more values of ZIMAGE for true.
+        # astropy takes a table for an image if its name is PRIMARY or ZIMAGE has an odd value.
         if extent.name == "PRIMARY" or b"ZIMAGE  " in cards:
             raise NeedsAstropy
         return _ParsedHdu(number, extent.name, (), 0, "", cards)
@@ -314,20 +314,20 @@ _HOW = re.compile(
     rb"|PCOUNT|GCOUNT|CMPTYPE|MASKCMP|BITPIX|NAXIS\d*|TILE\d*|NAME\d*|VAL\d*|QUANTIZ|BLANK|SCALE"
     rb"|ZERO)) *"
 )
-"""Keywords with which astropy turns the table into an image."""
+"""Keywords that astropy needs to convert the table into an image."""
 _OF_TABLE = re.compile(
     r"SIMPLE|XTENSION|BITPIX|NAXIS\d*|PCOUNT|GCOUNT|GROUPS|EXTEND|BLOCKED|BSCALE|BZERO|BLANK|THEAP"
     r"|TFIELDS|T(TYPE|FORM|UNIT|NULL|SCAL|ZERO|DISP|BCOL|DIM|CTYP|CUNI|CRPX|CRVL|CDLT|RPOS)\d*"
     r"|CHECKSUM|DATASUM|Z(IMAGE|SIMPLE|TENSION|EXTEND|BLOCKED|PCOUNT|GCOUNT|HECKSUM|DATASUM|CMPTYPE"
     r"|MASKCMP|BITPIX|QUANTIZ|DITHER0|BLANK|SCALE|ZERO|(NAXIS|TILE|NAME|VAL)\d*)"
 )
-"""Keywords that the header of the image lacks, or uses with another meaning."""
+"""Keywords of the table that the image lacks, or that have another meaning in an image."""
 _EACH_FILE = (b"ZHECKSUM", b"ZDATASUM", b"ZDITHER0")
-"""Keywords whose values differ between files, and mean nothing here."""
+"""Keywords whose values differ between files and do not matter here."""
 
 
 class _TableImage(NamedTuple):
-    """The image in a table, as astropy describes it; the fields are those of `_Hdu`."""
+    """The image in a table, as astropy describes it; fields as in `_ParsedHdu`."""
 
     name: str
     axes: tuple[int, ...]
@@ -342,13 +342,13 @@ def _table_image(cards: Cards) -> _TableImage:
     Raises
     ------
     NeedsAstropy
-        If astropy rejects it, or it is not an image for it.
+        If astropy rejects the table, or does not take it for an image.
     """
     for name in _EACH_FILE:
         if name in cards and cards.value(name) in (None, ""):
             raise NeedsAstropy
     numbers = [number for number, name in enumerate(cards.names) if _is_how(name)]
-    if b"CONTINUE" in cards:  # blank cards before it are verified, and it may be of one of these
+    if b"CONTINUE" in cards:  # it may continue one of these cards
         after = {cards.names[number + 1] for number in numbers if number + 1 < len(cards.names)}
         if b"CONTINUE" in after or b" " * 8 in cards:
             raise NeedsAstropy
@@ -370,7 +370,7 @@ def _is_how(name: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def _asked(cards: bytes) -> _TableImage | None:
-    """Let astropy convert a table of these cards, which has no rows; None if it does not."""
+    """Let astropy convert a table with these cards and no rows; None if this fails."""
     primary: Mapping[str, Any] = {"SIMPLE": True, "BITPIX": 8, "NAXIS": 0, "EXTEND": True}
     table = {"XTENSION": "BINTABLE", "BITPIX": 8, "NAXIS": 2, "NAXIS1": 0, "NAXIS2": 0}
     table |= {"PCOUNT": 0, "GCOUNT": 1}
@@ -389,7 +389,7 @@ def _asked(cards: bytes) -> _TableImage | None:
                 return None
             name, codec = plain_name(hdu.name), str(hdu.compression_type)
             return _TableImage(name, numbers[:-1], numbers[-1], codec, "EXTNAME" in header)
-    except Exception:  # astropy raises many types; it will again, with the whole header
+    except Exception:  # astropy raises many types
         return None
 
 

@@ -1,7 +1,7 @@
 """Several images of each row, with one size and window: HDUs, planes, and files of parts.
 
-`Hdu` locates an image of a row, `HduKind` has the properties that it has in all rows, and
-`HdusReader` reads the images.
+`Hdu` locates an image of a row, `HduKind` describes it in all rows, and `HdusReader` reads the
+images.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from readers.values import is_integer, is_number
 from readers.window import Window
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
+"""Element types of images."""
 _DTYPES: dict[tuple[int, float], str] = {
     (8, 0): "uint8",
     (8, -128): "int8",
@@ -38,13 +39,14 @@ _DTYPES: dict[tuple[int, float], str] = {
 }
 """Types of values by BITPIX and BZERO, if BSCALE is 1."""
 STORED = {"int8": "uint8", "uint16": "int16", "int64": "int32"}
-"""Types of stored integers, by types of values that differ from them."""
+"""Types of stored integers by types of values, where the two differ."""
 OFFSETS = {"int8": -128, "uint16": 1 << 15, "int64": 1 << 31}
-"""Differences between values and stored integers, by types of values."""
+"""Values minus stored integers, by types of values."""
 Names = tuple[str, int]
 """EXTNAME, in capitals, and EXTVER of an HDU."""
 Beside = Mapping[str, frozenset[Names]]
-"""For each EXTNAME of a row's HDU: EXTNAME of the other HDU, and its EXTVER minus the row's."""
+"""Map from the EXTNAME of a row's HDU to names of the other HDU: EXTNAME, and its EXTVER minus the
+EXTVER of the row's HDU."""
 
 
 @dataclass(frozen=True)
@@ -54,30 +56,31 @@ class Hdu:
     Parameters
     ----------
     hdu : int, str or (str, int), optional
-        HDU of the image, as for `fits_pipeline`; by default that of the row, or without one the
-        first HDU with an image. If the row has an HDU (column ``hdu``), an EXTNAME means the HDU
-        with that name and the EXTVER of the row's HDU (1 if the header has none, as in astropy);
-        otherwise the first HDU with that name.
+        HDU of the image, as for `fits_pipeline`. The default is the HDU of the row (column
+        ``hdu``), or the first HDU with an image if the row has none. If the row has an HDU, an
+        EXTNAME means the HDU with this name and the EXTVER of the row's HDU (1 if the header has
+        none, as in astropy). Otherwise it means the first HDU with this name.
     relative : int, optional
-        HDU of the image, counted from that of the row: 2 is the second HDU after it. For files of
-        several detectors whose HDUs have no EXTVER. A row is rejected if EXTNAME, or the difference
-        of EXTVER, is not the same as in the first file for an HDU of the row with the same EXTNAME.
+        HDU of the image, counted from the HDU of the row: 2 is the second HDU after it. For files
+        of several detectors whose HDUs have no EXTVER. EXTNAME and the difference of EXTVER must be
+        the same as in the first file, for HDUs of rows with the same EXTNAME. Other rows are
+        rejected.
     part : str, optional
-        The image is in another file, that of column ``path_{part}``. There, too, `relative` counts
-        from column ``hdu``. Without `relative` and `hdu`, column ``hdu_{part}`` is used.
+        The image is in another file, in column ``path_{part}``. `relative` still counts from column
+        ``hdu``. Without `relative` and `hdu`, column ``hdu_{part}`` is used.
     planes : int, sequence of int or "all", optional
-        Planes of the image, as for `fits_pipeline`; by default that of column ``plane`` (for a
-        part: ``plane_{part}``).
+        Planes of the image, as for `fits_pipeline`. The default is column ``plane``, or
+        ``plane_{part}`` for a part.
     num_planes : int, optional
-        With planes "all": number of planes that each image must have; by default that of the first
-        readable row.
+        With planes "all": number of planes that each image must have. The default is the number in
+        the first readable row.
     outside : number, optional
-        Value of pixels outside the image, which rotation and zoom may show, and windows with
-        ``outside="fill"``: by default 0, but NaN for filled floats. It is also the value of the
-        padding of ``ragged="pad"``, by default 0.
+        Value of pixels outside the image. Such pixels appear with rotation, zoom and windows with
+        ``outside="fill"`` (by default 0, but NaN for filled floats), and as the padding of
+        ``ragged="pad"`` (by default 0).
     dtype : {"uint8", "int8", "uint16", "int16", "int32", "int64", "float32"}, optional
-        Element type of the output; by default that of the first readable row. Images with values of
-        another type are rejected, but all can become float32.
+        Element type of the output. The default is the type of the first readable row. Images with
+        values of another type are rejected, unless it is float32.
 
     Raises
     ------
@@ -100,7 +103,7 @@ class Hdu:
             if not is_integer(self.relative):
                 raise ValueError(f"relative must be an integer, got {self.relative!r}")
             if self.hdu is not None:
-                raise ValueError("hdu and relative are two ways to name an HDU: leave out one")
+                raise ValueError("hdu and relative both choose the HDU: leave out one of them")
             object.__setattr__(self, "relative", int(self.relative))
         if self.part is not None and not (isinstance(self.part, str) and self.part):
             raise ValueError(f"part must be the name of a part, got {self.part!r}")
@@ -123,23 +126,23 @@ class Hdu:
         return self.dtype is not None and self.is_counted
 
     def of(self, row: Row) -> tuple[Row, HduName | None]:
-        """Return the file of the image, and the HDU in it.
+        """Return the file of the image, and the HDU in this file.
 
         Raises
         ------
         ValueError
-            If the row has no such file, or no HDU from which to count.
+            If the row lacks the file, or lacks the HDU that `relative` counts from.
         """
         file = row if self.part is None else row.part(self.part)
         if file is None:
-            raise ValueError(f"the row has no file of part {self.part!r}: leave it out")
+            raise ValueError(f"the row has no file of part {self.part!r}: leave the row out")
         if self.planes is not None:
             file = replace(file, plane=None)
         if self.relative is None:
             return file, file.hdu if self.hdu is None else self.hdu
         if row.hdu is None:
             raise ValueError(
-                f"relative={self.relative} counts from column 'hdu', which is empty in this row"
+                f"relative={self.relative} counts from column 'hdu', but this is null for the row"
             )
         if row.hdu + self.relative < 0:
             raise ValueError(f"there is no HDU {row.hdu}{self.relative:+d}")
@@ -159,7 +162,7 @@ class HduKind:
 
     @classmethod
     def of(cls, image: Hdu, dtype: str = "float32", planes: int = 1) -> HduKind:
-        """Return the kind of an image: the settings, completed by the file."""
+        """Return the kind of an image; `dtype` and `planes` of a file complete the settings."""
         if image.planes != "all":
             planes = len(image.planes) if isinstance(image.planes, tuple) else 1
         elif image.num_planes is not None:
@@ -168,9 +171,9 @@ class HduKind:
 
 
 def dtype_of(found: FitsImage) -> str:
-    """Return the element type of an image's values: of integers with BZERO, or float32.
+    """Return the element type of an image's values: float32, or integers with BZERO applied.
 
-    Integers of 64 bits become int32; `read` rejects them if they do not fit.
+    It is int32 for 64-bit integers. `read` rejects values that do not fit.
     """
     bitpix = found.keywords["BITPIX"]
     scaling = scaling_of({**found.keywords, "BITPIX": 32 if bitpix == 64 else bitpix})
@@ -183,13 +186,13 @@ def dtype_of(found: FitsImage) -> str:
 def _read_wide(
     reader: FitsReader, file: FitsFile, found: FitsImage, row: Row, window: Window | None
 ) -> Sample:
-    """Read integers of 64 bits as integers of 32 bits; ValueError if they do not fit."""
+    """Read 64-bit integers as 32-bit integers; ValueError if they do not fit."""
     size = found.shape.height, found.shape.width
     window = window and window.within(*size)
     pixels = found.pixels(file, window, reader.chosen(row, found.shape), scaled=False)
     narrow = pixels.astype(np.int32)
     if (narrow != pixels).any():
-        raise ValueError("values of 64 bits do not fit int32: set dtype 'float32'")
+        raise ValueError("64-bit values do not fit into int32: set dtype='float32'")
     payload, plans = plan_of_pixels(narrow)
     arrays: dict[str, NDArray[Any]] = {
         "shape": np.zeros((*pixels.shape[1:], 0), np.uint8),
@@ -227,11 +230,11 @@ class HdusReader:
     kinds : mapping of str to HduKind
         Kinds of the other images.
     main : FitsReader
-        Reader of the first image; only ``stored``, ``planes`` and ``num_planes`` matter.
+        Reader of the first image; only ``stored``, ``planes`` and ``num_planes`` are used.
     largest_tile : float
         As in FitsReader, for all images.
     beside : mapping of str to Beside
-        Names that HDUs must have, for images that are counted from the HDU of the row.
+        Required names of HDUs, for images with `relative`.
 
     Notes
     -----
@@ -254,12 +257,12 @@ class HdusReader:
 
     @property
     def nearest(self) -> bool:
-        """Whether the graph resamples by nearest pixels."""
+        """Whether the graph resamples by nearest neighbour."""
         return any(kind.dtype != "float32" for kind in self.kinds.values())
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Parts of the row with files that are read."""
+        """Parts of the row whose files are read."""
         return tuple({one.part: None for one in self.images.values() if one.part is not None})
 
     @property
@@ -317,7 +320,10 @@ class HdusReader:
         return {name: kinds[name] for name in self.images}
 
     def beside_in(self, row: Row) -> dict[str, Beside]:
-        """Return the names in the files of a row, for images with `relative`; or ReadError."""
+        """Read the names of HDUs in the files of a row, for images with `relative`.
+
+        Raises ReadError.
+        """
         own = hdu_names(row.place)
         found: dict[str, Beside] = {}
         for name, image in self.images.items():
@@ -365,26 +371,26 @@ class HdusReader:
         return FitsReader(None, stored, self.images[name].planes, kind.planes)
 
     def _reader(self, one: _Wanted, found: FitsImage) -> FitsReader:
-        """Return the Reader of an image that was found; ValueError if its type is another."""
+        """Return the Reader of an image that was found; ValueError for an unexpected type."""
         kind, dtype = self.kinds.get(one.name), dtype_of(found)
         if kind is None or kind.dtype in ("float32", dtype):
             return self._reader_of(one.name)
         facts = ", ".join(f"{key} {value}" for key, value in found.keywords.items())
         raise ValueError(
             f"the values are of type {dtype} ({facts}), expected {kind.dtype}: leave the row out, "
-            "or set the dtype of its Hdu to that of most files, or to 'float32' for all"
+            "or set dtype of its Hdu to the type of most files, or to 'float32' for all files"
         )
 
     def _visit(
         self, row: Row, visit: Callable[[FitsFile, FitsImage, list[_Wanted]], int]
     ) -> tuple[int, tuple[int, int]]:
-        """Call `visit` with each HDU and the images in it; return the bytes read, and the size.
+        """Call `visit` with each HDU and its images; return the number of bytes read, and the size.
 
         `visit` returns the number of bytes that it has read.
         """
         nbytes, sizes = 0, {}
         names: dict[tuple[Hashable, int], tuple[str, int]] = {}
-        up_to_own: list[Names] = []  # the HDUs up to that of the row, if an image has a name
+        up_to_own: list[Names] = []  # the HDUs up to the row's HDU, if an image has a name
         main = next(iter(self.images))
         for several in self._by_file(row):
             of_file = 0
@@ -446,12 +452,12 @@ def hdu_beside(
     names : sequence of (str, int)
         EXTNAME and EXTVER of the HDUs in the file of the row, at least up to the row's HDU.
     is_own : bool
-        Whether the image is in that file.
+        Whether the image is in the file of the row.
 
     Raises
     ------
     ValueError
-        If the name of the row's HDU is not that of "image", or EXTVER does not distinguish HDUs.
+        If the row's HDU does not have the name of "image", or EXTVER does not distinguish HDUs.
     """
     if number >= len(names):
         raise no_such_hdu(number, [name for name, _ in names])
@@ -475,7 +481,7 @@ def hdu_beside(
 
 
 def _of_row(one: _Wanted, row: Row, names: Sequence[Names], *, is_own: bool) -> HduName | None:
-    """Return the HDU of an image; a name gets the EXTVER of the row's HDU."""
+    """Return the HDU of an image; an EXTNAME gets the EXTVER of the row's HDU."""
     if row.hdu is None or not isinstance(one.hdu, str):
         return one.hdu
     return hdu_beside(one.name, one.hdu, row.hdu, names, is_own=is_own)
@@ -483,30 +489,31 @@ def _of_row(one: _Wanted, row: Row, names: Sequence[Names], *, is_own: bool) -> 
 
 @contextmanager
 def saying_why(hdu: HduName | None, row: Row | None, wanted: HduName | None) -> Iterator[None]:
-    """Explain in the error of a missing HDU that its EXTVER is that of the row's HDU."""
+    """Add to the error of a missing HDU that its EXTVER comes from the row's HDU."""
     try:
         yield
     except NoSuchHduError as error:
         if row is None or not (isinstance(hdu, str) and isinstance(wanted, tuple)):
             raise
         raise ValueError(
-            f"{error}; {wanted[1]} is the EXTVER of HDU {row.hdu}, that of the row: leave the row "
-            f"out, or pass ({hdu!r}, N) for EXTVER N in all rows"
+            f"{error}; {wanted[1]} is the EXTVER of the row's HDU {row.hdu}: leave the row out, or "
+            f"pass ({hdu!r}, N) for EXTVER N in all rows"
         ) from None
 
 
 def _check_version(one: _Wanted, found: Names, image: Names, file: FitsFile) -> None:
     """Raise ValueError if another HDU with the name of an image has the EXTVER of the main image.
 
-    A mere EXTNAME means the first HDU with that name, which would belong to another detector.
+    An EXTNAME without EXTVER means the first HDU with this name. It would belong to another
+    detector than the main image.
     """
     name, version = found[0], image[1]
     if not one.is_named or found[1] == version or (name, version) not in file.names():
         return
     raise ValueError(
-        f"the first {one.hdu!r} has EXTVER {found[1]}, and the image EXTVER {version}: pass "
-        f"({one.hdu!r}, {version}), or ({one.hdu!r}, {found[1]}) for the first one; for a row for "
-        "each detector, make the Index with dali-pipelines index --hdus"
+        f"the first {one.hdu!r} has EXTVER {found[1]}, but the image has EXTVER {version}: pass "
+        f"({one.hdu!r}, {version}), or ({one.hdu!r}, {found[1]}) for the first one; to get a row "
+        "for each detector, make the Index with dali-pipelines index --hdus"
     )
 
 
@@ -521,7 +528,7 @@ def _file_of(row: Row) -> tuple[str, int | None]:
 
 
 def suffix(place: int) -> str:
-    """Return the suffix of the names of an image's arrays."""
+    """Return the suffix of the array names of image number `place`."""
     return f"_{place}" if place else ""
 
 
@@ -529,27 +536,27 @@ def _check_sizes(sizes: Mapping[str, tuple[int, int, int]], name: str) -> None:
     other, (height, width, number) = next(iter(sizes.items()))
     if sizes[name][:2] != (height, width):
         raise ValueError(
-            f"HDU {sizes[name][2]} has {sizes[name][0]}x{sizes[name][1]} pixels, and HDU {number} "
-            f"({other}) {height}x{width} (height x width): the images of a row must have one size"
+            f"HDU {sizes[name][2]} has {sizes[name][0]}x{sizes[name][1]} pixels, but HDU {number} "
+            f"({other}) has {height}x{width} (height x width): the images of a row must have one "
+            "size"
         )
 
 
 @dataclass
 class _At:
-    """Name of the image for an error of the row."""
+    """Image and HDU in the message of an error."""
 
     one: _Wanted
     where: Where
-    """HDU of that image."""
 
     def turn_to(self, one: _Wanted) -> None:
-        """Change the image for errors."""
+        """Change the image and its HDU."""
         self.one, self.where.hdu = one, one.hdu if isinstance(one.hdu, int) else None
 
 
 @contextmanager
 def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
-    """Convert any exception inside to a ReadError of the row that names image and file."""
+    """Convert any exception inside to a ReadError of the row, with the image and its file."""
     at = _At(one, Where(None))
     try:
         with read_errors(one.row.name, one.hdu, row.number) as at.where:
@@ -572,18 +579,18 @@ def _beside(
 
 
 def _check_beside(own: Names, found: Names, expected: Beside) -> None:
-    """Raise ValueError if the name of an HDU differs from the first file.
+    """Raise ValueError if an HDU has another name than in the first file.
 
-    Files are not compared if the name of the row's HDU does not occur in the first file.
+    HDUs of rows with a name that the first file lacks are not checked.
     """
     pairs = expected.get(own[0])
     if pairs is None or (found[0], found[1] - own[1]) in pairs:
         return
     there = " or ".join(sorted(_named(name, own[1] + more) for name, more in pairs)) or "none"
     raise ValueError(
-        f"its HDU is {_named(*found)}, beside {_named(*own)}; according to the first file it is "
-        f"{there}: leave the row out, or name the HDU in place of relative, as 'ERR' or 'DQ', if "
-        "its EXTVER is that of the row's HDU"
+        f"relative leads from HDU {_named(*own)} to {_named(*found)}, but in the first file to "
+        f"{there}: leave the row out, or pass the name of the HDU, such as 'ERR' or 'DQ', in place "
+        "of relative, if its EXTVER is that of the row's HDU"
     )
 
 

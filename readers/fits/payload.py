@@ -1,7 +1,7 @@
-"""The plan of a FITS image's payload: which bytes belong to each tile, and how to decode them.
+"""The plan of a FITS image's payload: the bytes of each tile, and how to decode them.
 
-Readers write it, kernels (`dali_pipelines.kernels`) decode by it. The payload holds RICE_1 streams,
-words of PLIO_1 and big-endian values, as in the FITS file.
+Readers write the plan, and kernels (`dali_pipelines.kernels`) decode the payload by it. The payload
+contains RICE_1 streams, words of PLIO_1 and big-endian values, as in the FITS file.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ BITPIX, BYTEPIX, BLOCKSIZE, TILE_HEIGHT, TILE_WIDTH, HEIGHT, WIDTH, TOP, LEFT, D
 )
 """Positions of the numbers at the start of each plan."""
 HEAD = 11
-"""Number of these."""
+"""Number of these numbers."""
 
 OFFSET, LENGTH, STORED = range(3)
-"""Positions of the numbers of each tile, which come after the head."""
+"""Positions of the numbers of each tile. They come after the head."""
 PER_TILE = 3
 
 RICE, PLIO = 0, 1
-"""Values of STORED for a RICE_1 stream and words of PLIO_1. Others are the BITPIX of values, 8 to
--64, and flags."""
+"""Values of STORED for a RICE_1 stream and words of PLIO_1. Other values are the BITPIX, 8 to -64,
+plus flags."""
 SHUFFLED = 256
-"""Flag, for 2 and 4 bytes: all first bytes of values come first, then all second ones."""
+"""Flag, for values of 2 and 4 bytes: first bytes of all values, then their second bytes, ..."""
 QUANTIZED = 512
 """Flag: values are integers of a quantised image, to be converted back to floats."""
 
 BSCALE, BZERO, BLANK = range(3)
 """Positions of the image's numbers in ``scaling``."""
 ZSCALE, ZZERO, ZBLANK = range(3)
-"""Positions of the numbers of each tile of a quantised image, which come next in ``scaling``."""
+"""Positions of the numbers of each tile of a quantised image, after the numbers of the image."""
 PER_SCALING = 3
 
 UNQUANTIZED, NO_DITHER, DITHER_1, DITHER_2 = 0, -1, 1, 2
-"""Values of DITHER: the method by which floats were quantised to integers, if any."""
+"""Values of DITHER: the method that quantised floats to integers, if any."""
 
 MAX_BLOCKSIZE = 64
 """Pixels of the longest RICE_1 block that the kernels decode."""
 
 PADDING = 1024
-"""Zero bytes after the payload: a kernel checks for the end of a tile only after each block, where
-it may be 64 x 54 bits past it; and it loads two 64-bit words at a time."""
+"""Zero bytes after the payload. A kernel may read 64 x 54 bits past the end of a tile, because it
+looks for the end only after each block, and it loads two 64-bit words at a time."""
 
 OVERHEAD = PADDING + 8 * (HEAD + PER_SCALING)
-"""Number of bytes that are sent with an image in addition to its tiles and their numbers."""
+"""Bytes that are sent with an image besides its tiles and their numbers."""
 
 
 def make_plan(
@@ -68,20 +68,20 @@ def make_plan(
     Parameters
     ----------
     tiles : ndarray, shape (tiles, 3), int64
-        Offset in the payload, length in bytes, and STORED. Tiles
-        that the window touches, row by row. Without tiles the image is zeros.
+        Offset in the payload, length in bytes, and STORED of each tile that the window touches, row
+        by row. Without tiles the image is zeros.
     bitpix : int
-        BITPIX of the image; ZBITPIX if it is compressed.
+        BITPIX of the image; ZBITPIX of a compressed image.
     height, width : int
         Size of the image, in pixels.
     tile_height, tile_width : int
-        Size of the tiles, in pixels; those at the far edges are cut short.
+        Size of the tiles, in pixels. Tiles at the far edges may be smaller.
     top, left : int
         First row and column of the window.
     bytepix, blocksize : int
         Settings of RICE_1.
     dither, seed : int
-        ZQUANTIZ as one of the values of DITHER, and ZDITHER0.
+        Value of DITHER for ZQUANTIZ, and ZDITHER0.
 
     Returns
     -------

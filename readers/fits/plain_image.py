@@ -1,4 +1,4 @@
-"""Uncompressed images: the bytes of the rows that a window needs."""
+"""Uncompressed images: read the bytes of the rows that a window needs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from readers.places.contract import Place
 from readers.window import Window
 
 _GAP = 4096
-"""Bytes between ranges of two rows, see `readers.byte_ranges.read_ranges`: one page."""
+"""Gap of `readers.byte_ranges.read_ranges` between two rows, in bytes: one page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An uncompressed image, as its header describes it."""
+    """An uncompressed image, described by its header."""
 
     bitpix: int
     shape: ImageShape
@@ -31,7 +31,7 @@ class StoredImage:
     """First byte of the pixels in the file."""
 
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
-        """Return the first byte and the end of the rows that some planes of a window need."""
+        """Return the first byte and the end of the rows of a window in some planes."""
         y, _, height, _ = self.shape.region(window)
         row_bytes = self.shape.width * abs(self.bitpix) // 8
         first = min(planes) * self.shape.height + y
@@ -39,7 +39,7 @@ class StoredImage:
         return self.start + first * row_bytes, self.start + last * row_bytes
 
     def payload_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
-        """Return about how many bytes payload and plan take."""
+        """Return the approximate number of bytes of payload and plan."""
         *_, height, width = self.shape.region(window)
         item, whole = abs(self.bitpix) // 8, self.shape.width
         pitch = item * (whole if (whole - width) * item <= _GAP else width)
@@ -50,7 +50,7 @@ class StoredImage:
     def read(
         self, place: Place, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the rows of a window, each as one tile of an image that has the window's size.
+        """Read the rows of a window. The plan has the window as image, and each row as a tile.
 
         Returns the same as `readers.fits.tiles.image.TiledImage.read`.
         """
@@ -63,7 +63,7 @@ class StoredImage:
         return payload, plans, np.zeros((len(planes), 0)), input_bytes
 
     def values(self, place: Place, window: Window | None, plane: int) -> tuple[NDArray[Any], int]:
-        """Read a window of a plane as it is stored; return also how many bytes were read.
+        """Read the stored values of a window of a plane; also return the number of bytes read.
 
         Returns
         -------
@@ -100,9 +100,9 @@ class StoredImage:
 
 
 def is_of_other_sign(keywords: Mapping[str, Any]) -> bool | None:
-    """Return whether BZERO turns signed integers into unsigned ones, or bytes into signed ones.
+    """Return whether BZERO makes signed integers unsigned, or unsigned bytes signed.
 
-    FITS Standard 4.0, section 5.2.5. None if the values are scaled in another way, for astropy.
+    FITS Standard 4.0, section 5.2.5. None for any other scaling, which is left to astropy.
     """
     bitpix, bzero = keywords["BITPIX"], keywords.get("BZERO", 0)
     bscale = keywords.get("BSCALE", 1)
@@ -114,7 +114,10 @@ def is_of_other_sign(keywords: Mapping[str, Any]) -> bool | None:
 
 
 def of_other_sign(values: NDArray[Any]) -> NDArray[Any]:
-    """Add half of the range of their type to integers; the result has native byte order."""
+    """Convert between signed and unsigned integers by adding half of the range of their type.
+
+    The result has native byte order.
+    """
     item = values.dtype.itemsize
     other = np.dtype(f"{'i' if values.dtype.kind == 'u' else 'u'}{item}")
     return (values.astype(f"u{item}") ^ np.array(1 << (8 * item - 1), f"u{item}")).view(other)
@@ -130,9 +133,9 @@ def plan_of_pixels(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.
 def plan_of_shape(
     shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]:
-    """Return a payload, its plans, and its pixels as an array of this shape, to be written.
+    """Return an empty payload, its plans, and its pixels as an array, to be written.
 
-    The shape is (planes, height, width); the type is that of the pixels, in any byte order.
+    The shape of the pixels is (planes, height, width). `dtype` may have any byte order.
     """
     planes, height, width = shape
     item, nbytes = dtype.itemsize, math.prod(shape) * dtype.itemsize

@@ -16,7 +16,7 @@ Planes = int | Sequence[int] | Literal["all"]
 
 
 class ImageShape(NamedTuple):
-    """The shape of an image of any number of axes."""
+    """The shape of an image with any number of axes."""
 
     planes: int
     """Product of all axes but the last two in NumPy's order (in FITS: NAXIS3, NAXIS4, ...)."""
@@ -39,21 +39,21 @@ class ImageShape(NamedTuple):
         return cls(math.prod(axes[:-2]), height, width)
 
     def region(self, window: Window | None) -> tuple[int, int, int, int]:
-        """Return (y, x, height, width) of a window, or of a whole plane."""
+        """Return (y, x, height, width) of a window; of a whole plane without a window."""
         if window is None:
             return 0, 0, self.height, self.width
         y, x = window.place(self.height, self.width)
         return y, x, window.height, window.width
 
     def chosen(self, planes: Planes | None, expected: int | None = None) -> list[int]:
-        """Return the numbers of the requested planes, None for the only one.
+        """Return the numbers of the requested planes; None means the only plane.
 
-        With "all", the image must have the `expected` number of planes, if it is set.
+        With "all", the image must have the `expected` number of planes, if this is set.
 
         Raises
         ------
         ValueError
-            If the image lacks one of them, or has several and `planes` is None.
+            If the image lacks a plane, or if it has several planes and `planes` is None.
         """
         if planes is None:
             if self.planes > 1:
@@ -83,15 +83,16 @@ def check_num_planes(planes: Planes | None, num_planes: int | None) -> None:
     """Raise ValueError if num_planes is set without planes "all"."""
     if num_planes is not None and not (isinstance(planes, str) and planes == "all"):
         raise ValueError(
-            f"num_planes={num_planes!r} is for planes='all', got planes={planes!r}: leave it out"
+            f"num_planes={num_planes!r} needs planes='all', got planes={planes!r}: leave out "
+            "num_planes"
         )
 
 
 def plane_numbers(planes: Any) -> int | tuple[int, ...]:
-    """Return plane numbers as Python integers; NumPy's are accepted. Raises ValueError."""
+    """Convert a setting `planes` to Python integers. Raises ValueError."""
     try:
         several = np.ndim(planes) > 0
-    except ValueError:  # of ragged lists
+    except ValueError:  # a ragged list
         several = True
     numbers = tuple(planes) if several else (planes,)
     if not numbers or not all(is_integer(number, 0) for number in numbers):
@@ -99,12 +100,3 @@ def plane_numbers(planes: Any) -> int | tuple[int, ...]:
             f'planes must be one or several integers from 0 on, or "all", got {planes!r}'
         )
     return tuple(map(int, numbers)) if several else int(numbers[0])
-
-
-def plane_index(plane: int, axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the indices of a plane along `axes`: all axes but the last two."""
-    indices: list[int] = []
-    for length in reversed(axes):
-        plane, index = divmod(plane, length)
-        indices.insert(0, index)
-    return tuple(indices)

@@ -1,10 +1,10 @@
-"""FITS reader: send the raw bytes of only the tiles that a window touches; the graph decodes them.
+"""FITS reader: sends the bytes of the tiles or rows that a window needs; the graph decodes them.
 
-RICE_1 and PLIO_1 tiles are sent compressed, gzipped ones inflated, HCOMPRESS_1 ones decoded
-(`readers.fits.tiles`), rows of plain images as they are stored (`readers.fits.plain_image`).
-astropy decodes all others in the reader process, and only the tiles needed. Their pixels are sent
-in their stored form, with BSCALE, BZERO and BLANK. The graph converts all of them to float32
-physical values, see `dali_pipelines.kernels.fits.image`.
+RICE_1 and PLIO_1 tiles are sent compressed, GZIP tiles inflated and HCOMPRESS_1 tiles decoded
+(`readers.fits.tiles`). Rows of plain images are sent as stored (`readers.fits.plain_image`). In all
+other images astropy decodes the needed tiles in the reader process. All pixels are sent in their
+stored form, with BSCALE, BZERO and BLANK. The graph converts them to float32 physical values, see
+`dali_pipelines.kernels.fits.image`.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ class FitsReader:
     Parameters
     ----------
     hdu : int, str or (str, int), optional
-        HDU to read if the Index has no column ``hdu``: its number, 0 for the primary, its EXTNAME,
-        or EXTNAME and EXTVER, as in astropy. By default the first HDU with an image.
+        HDU to read if the Index has no column ``hdu``, as in astropy: its number (0 for the
+        primary), its EXTNAME, or (EXTNAME, EXTVER). By default the first HDU with an image.
     stored : {"uint8", "int16", "int32"}, optional
         Keep integers as they are stored: BSCALE, BZERO and BLANK are not applied. Images with
         another BITPIX are rejected.
     planes : int, sequence of int or "all", optional
-        Planes to read of images with more than two axes, if the Index has no column ``plane``.
-        Several become the channels of the image, in this order.
+        Planes to read from images with more than two axes, if the Index has no column ``plane``.
+        Several planes become the channels of the image, in this order.
     num_planes : int, optional
         Number of planes that each image must have; required with planes "all".
     largest_tile : float
-        Maximum number of pixels of a tile for the graph; images with larger tiles are decoded by
-        astropy in the reader process. It does not apply to integers in HCOMPRESS_1, which are sent
-        as rows.
+        Largest tile for the graph, in pixels. Images with larger tiles are decoded by astropy in
+        the reader process. The limit does not apply to integers in HCOMPRESS_1: these are sent as
+        rows.
 
     Notes
     -----
-    Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. BLANK follows
-    astropy, too: it is not applied if BSCALE and BZERO make unsigned integers, or if it is 0.
-    Neither is a BSCALE of 0 in a compressed image.
+    Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. As in astropy,
+    BLANK is ignored if it is 0, or if BSCALE and BZERO make unsigned integers. A BSCALE of 0 is
+    ignored in compressed images.
 
     The last two axes in NumPy's order (NAXIS2 and NAXIS1) are rows and columns. Planes are counted
-    from 0, along NAXIS3; with more axes they are counted in C order: NAXIS3 runs fastest, then
+    from 0, along NAXIS3. With more axes they are counted in C order: NAXIS3 varies fastest, then
     NAXIS4. A one-dimensional image has one row.
     """
 
@@ -76,19 +76,20 @@ class FitsReader:
     largest_tile: float = math.inf
 
     regions: ClassVar[bool] = True
-    """It reads what `Window.within` gives."""
+    """It reads the pixels of `Window.within`."""
     notes: ClassVar[tuple[str, ...]] = (COLUMN,)
-    """Column of the Index that is used if present."""
+    """Optional column of the Index."""
     specs: ClassVar[tuple[SampleSpec, ...]] = (
-        # The numba operator takes the shape of its output from the shape of its first input.
+        # The output of the numba operator has the shape of its first input.
         SampleSpec(name="shape", dtype="uint8", ndim=3, layout="HWC"),
         SampleSpec(name="payload", dtype="uint8", ndim=1),
         SampleSpec(name="plan", dtype="int64", ndim=1),
         SampleSpec(name="scaling", dtype="float64", ndim=1),
     )
-    """An empty array of shape (height, width, 0); bytes of the file; the plan that describes them,
-    tile by tile (`readers.fits.payload`); and BSCALE, BZERO, BLANK (NaN for none), then the scaling
-    of quantised tiles. The last two are concatenated over the planes."""
+    """``shape``: empty array of shape (height, width, 0). ``payload``: bytes of the file. ``plan``:
+    description of the payload, tile by tile (`readers.fits.payload`). ``scaling``: BSCALE, BZERO
+    and BLANK (NaN for none), then the scaling of quantised tiles. Plans and scalings of all planes
+    are concatenated."""
 
     def __post_init__(self) -> None:
         if self.stored not in (None, *_STORED_INTEGERS):
@@ -123,14 +124,14 @@ class FitsReader:
             return replace(sample, input_bytes=file.input_bytes(sample.input_bytes))
 
     def span(self, found: FitsImage, row: Row, window: Window | None) -> tuple[int, int]:
-        """Return the first byte and the end of the data that `read_found` needs of a file."""
+        """Return the first byte and the end of the data that `read_found` needs."""
         inside = window and window.within(found.shape.height, found.shape.width)
         return found.span(inside, self.chosen(row, found.shape))
 
     def read_found(
         self, file: FitsFile, found: FitsImage, row: Row, window: Window | None
     ) -> Sample:
-        """Read an image of an open file as `read` does; the bytes are data of the plain file."""
+        """Read an image of an open file like `read`; `input_bytes` only counts data."""
         planes, scaling = self.chosen(row, found.shape), self._scaling(found.keywords)
         size = found.shape.height, found.shape.width
         window = window and window.within(*size)
@@ -143,7 +144,7 @@ class FitsReader:
             if scaling is None:
                 scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
             payload, plans = plan_of_pixels(pixels)
-            tile_scaling, nbytes = np.zeros((len(planes), 0)), 0  # the file counts astropy's bytes
+            tile_scaling, nbytes = np.zeros((len(planes), 0)), 0  # FitsFile counts astropy's bytes
         whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
         arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
@@ -159,13 +160,12 @@ class FitsReader:
             return self.peek_found(found, row, window)
 
     def peek_found(self, found: FitsImage, row: Row, window: Window | None) -> Peek:
-        """Describe the image of an open file as `peek` does."""
+        """Describe the image of an open file like `peek`."""
         planes, scaling = self.chosen(row, found.shape), self._scaling(found.keywords)
         _, height, width = found.shape
         window = window and window.within(height, width)
         if window is not None and (window.height > height or window.width > width):
-            # `read` rejects such a row; here the error would hide those of other rows
-            window = None
+            window = None  # `read` rejects the row; an error here would hide errors of other rows
         if found.image is not None and scaling is not None:
             nbytes = found.image.payload_bytes(window, planes)
         else:
@@ -194,8 +194,8 @@ class FitsReader:
         Returns
         -------
         Header
-            The keywords that the file has, and some others. NAXISn belong to the image even if it
-            is compressed into a table.
+            These keywords, if the file has them, and some others. NAXISn are those of the image,
+            even if it is compressed into a table.
 
         Raises
         ------
@@ -254,20 +254,20 @@ class FitsReader:
         return self.hdu if row.hdu is None else row.hdu
 
     def chosen(self, row: Row, shape: ImageShape) -> list[int]:
-        """Return the numbers of the planes to read: the row takes precedence over the setting."""
+        """Return the numbers of the planes to read; the row's plane overrides the setting."""
         if row.plane is None:
             return shape.chosen(self.planes, self.num_planes)
         if self.channels > 1:
             raise ValueError(
-                f"the Index names plane {row.plane}, but planes={self.planes!r} asks for several: "
-                "use only one of the two"
+                f"the Index has plane {row.plane} for this row, but planes={self.planes!r} has "
+                "several planes: leave out planes, or drop column 'plane' of the Index"
             )
         return shape.chosen(row.plane)
 
     def _expected(self, row: Row, window: Window | None, stamp: Hashable | None) -> Ranges:
-        """Return the ranges for a window from the offsets in the row; none if they do not fit.
+        """Return the ranges for a window by the offsets in the row; [] if these do not fit.
 
-        The offsets may belong to another file, so errors of the window are left to `read`.
+        The offsets may be of another file, so errors of the window are left to `read`.
         """
         offsets = ImageOffsets.unpack(row.notes[COLUMN])
         if offsets is None:
@@ -285,7 +285,7 @@ class FitsReader:
     def _found(
         self, row: Row, expected: Expected | None = None
     ) -> Iterator[tuple[FitsFile, FitsImage]]:
-        """Open the file of a row and yield it, and its image."""
+        """Open the file of a row; yield the file and its image."""
         wanted, place = self._wanted(row), row.place
         with (
             read_errors(place.name, wanted, row.number) as where,
@@ -297,7 +297,7 @@ class FitsReader:
 
 
 def scaling_of(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """Return (BSCALE, BZERO, BLANK) as astropy applies them, or None if astropy must scale.
+    """Return (BSCALE, BZERO, BLANK) as applied by astropy; None if astropy must scale the pixels.
 
     FITS Standard 4.0, section 4.4.2.5; for BLANK astropy's ``_ImageBaseHDU._scale_data``.
     """

@@ -43,7 +43,7 @@ def scrambled_pixels(content: bytes) -> bytes:
 
 DAMAGE: dict[int, tuple[Callable[[bytes], bytes], str]] = {
     41: (cut, "truncated"),
-    150: (scrambled_header, "a header has no END card"),
+    150: (scrambled_header, "END card"),
     222: (scrambled_pixels, "bytes of a tile are damaged"),
 }
 

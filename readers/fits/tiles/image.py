@@ -1,9 +1,9 @@
 """Tiled images: the tiles that a window touches, as the graph decodes them.
 
-RICE_1 and PLIO_1 tiles are sent unchanged, gzipped ones are inflated, and the graph does the rest
-(`dali_pipelines.kernels`). HCOMPRESS_1 is decoded here. The table of tiles is read here, because
-astropy would read all of it and decode each tile. The file is not trusted: each descriptor is
-checked before it is used. Other codecs are left to astropy.
+RICE_1 and PLIO_1 tiles are sent unchanged, GZIP tiles are inflated, and the graph decodes them
+(`dali_pipelines.kernels`). HCOMPRESS_1 tiles are decoded here. The table of tiles is also read
+here: astropy would read the whole table and decode each tile. Each descriptor is checked before it
+is used, because files may be damaged. Other codecs are left to astropy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STORED_INTEGERS: dict[int, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiledImage:
-    """An image in tiles of a known codec, as its header describes it.
+    """An image in tiles of a known codec, described by its header.
 
     Notes
     -----
@@ -57,14 +57,14 @@ class TiledImage:
     dither: int
     seed: int
     zblank: float
-    """Value in the header; NaN for none."""
+    """ZBLANK in the header; NaN for none."""
     table: TileTable
 
     @classmethod
     def of(cls, header: Mapping[str, Any], start: int, stop: int) -> TiledImage | None:
-        """Describe an image whose table has this header, and its data at bytes `start` to `stop`.
+        """Describe an image by the header of its table, whose data are bytes `start` to `stop`.
 
-        Return None if astropy must decode it.
+        Return None if astropy must decode the image.
 
         Raises
         ------
@@ -104,7 +104,10 @@ class TiledImage:
         least = int(codec.least_bytes(math.prod(shape)))
         if least > stop - start:
             of = "x".join(map(str, axes))
-            raise ValueError(f"{of} pixels need at least {least} bytes, there are {stop - start}")
+            raise ValueError(
+                f"{of} pixels need at least {least} bytes, but the HDU has {stop - start}: it is "
+                "damaged"
+            )
         zblank = header.get("ZBLANK", header.get("BLANK"))
         return cls(
             bitpix=bitpix,
@@ -120,12 +123,12 @@ class TiledImage:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether the pixels of windows are sent, and not tiles."""
+        """Whether pixels of windows are sent in place of tiles."""
         return isinstance(self.codec, Hcompress) and self.dither == payload.UNQUANTIZED
 
     @property
     def sent_tile_pixels(self) -> int:
-        """Pixels of a whole tile that the graph gets; of windows these are their rows."""
+        """Pixels of a whole tile in the graph; decoded windows are sent in tiles of one row."""
         return self.shape.width if self.is_decoded else self.tile_height * self.tile_width
 
     @property
@@ -143,7 +146,7 @@ class TiledImage:
         return self.table.start, self.table.data_end
 
     def payload_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
-        """Estimate the bytes of payload and plan, allowing for images that compress less well."""
+        """Estimate the bytes of payload and plan; other images may compress less well."""
         y, _, height, width = self.shape.region(window)
         if self.is_decoded:
             row_bytes = width * self.bitpix // 8 + 8 * payload.PER_TILE
@@ -168,13 +171,13 @@ class TiledImage:
         Returns
         -------
         data : ndarray, shape (bytes,), uint8
-            The tiles' bytes and small gaps between them, then padding.
+            Tiles, small gaps between them, and padding.
         plans : ndarray, shape (planes, numbers), int64
             See `readers.fits.payload`.
         scaling : ndarray, shape (planes, 3 * tiles), float64
-            ZSCALE, ZZERO and ZBLANK (NaN for none) of each tile if floats are quantised.
+            ZSCALE, ZZERO and ZBLANK (NaN for none) of each tile of quantised floats.
         input_bytes : int
-            Bytes that were read.
+            Number of bytes read.
 
         Raises
         ------
@@ -205,7 +208,7 @@ class TiledImage:
         return data, np.stack(plans), scaling, sent.input_bytes + found.input_bytes
 
     def _found(self, place: Place, window: Window | None, planes: Sequence[int]) -> FoundTiles:
-        """Find the tiles that a window touches, and read those stored without the codec."""
+        """Find the tiles that a window touches; read tiles that are stored without the codec."""
         y, x, height, width = self.shape.region(window)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
@@ -247,7 +250,7 @@ class TiledImage:
     def _table_rows(
         self, place: Place, planes: Sequence[int], rows: range, columns: range
     ) -> NDArray[np.uint8]:
-        """Return the table's rows of the tiles in some rows and columns of tiles."""
+        """Return the rows of the table for the tiles in some rows and columns of tiles."""
         across, row_bytes = self._across, self.table.row_bytes
         firsts = [plane * self._plane_tiles + rows.start * across for plane in planes]
         table = self.table.rows(place, firsts, len(rows) * across)
@@ -268,7 +271,7 @@ class TiledImage:
         rice = {}
         if isinstance(self.codec, Rice):
             rice = {"bytepix": self.codec.bytepix, "blocksize": self.codec.blocksize}
-        # The random numbers of a tile follow from its number in the whole table.
+        # The dithering of a tile depends on its number in the whole table.
         offset = plane * self._plane_tiles
         return make_plan(
             tiles,
@@ -303,7 +306,7 @@ def _check_seed(header: Mapping[str, Any]) -> None:
 
 
 def _stored_tile(values: bytes, bitpix: int, shape: NDArray[np.int64]) -> NDArray[Any]:
-    """Return a tile that is stored as integers; ValueError if they are floats."""
+    """Return a tile that is stored without the codec; ValueError if its values are floats."""
     if bitpix not in _STORED_INTEGERS:
         raise ValueError(f"a tile has values of BITPIX {bitpix}, expected integers")
     return np.frombuffer(values, _STORED_INTEGERS[bitpix]).reshape(shape)
@@ -315,14 +318,14 @@ def _put_together(
     corner: tuple[int, int],
     tile_size: tuple[int, int],
 ) -> None:
-    """Write the tiles that a window touches to its pixels.
+    """Copy the tiles that a window touches into its pixels.
 
     Parameters
     ----------
     pixels : ndarray, shape (planes, height, width)
-        Written. Integers keep their lowest bits, as in astropy.
+        Output. Integers that are too large keep their lowest bits, as in astropy.
     tiles : iterator of ndarray, shape (rows, columns)
-        Plane by plane, row by row.
+        Tiles, plane by plane and row by row.
     corner : (int, int)
         First row and column of the window in the image.
     tile_size : (int, int)

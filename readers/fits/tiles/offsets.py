@@ -1,7 +1,7 @@
 """Offsets of headers and tiles in a FITS file, to fetch all ranges of a window at once.
 
-They only determine the bytes to fetch ahead. Pixels follow from the file itself, so offsets of a
-file that has changed only cost some bytes.
+They only determine the bytes to fetch ahead: pixels are always read by the file's own headers and
+tables. So if a file has changed, wrong offsets only cost some bytes.
 """
 
 from __future__ import annotations
@@ -29,36 +29,34 @@ Ranges = list[tuple[int, int]]
 """First byte and end of each range."""
 
 COLUMN = "fits_tiles"
-"""Column of the Index that `readers.fits.reader.FitsReader` uses."""
+"""Column of the Index with the offsets."""
 
 _VERSION = 1
-_HEAD = struct.Struct("<BIHb3IQ")
-"""Version, CRC-32 of the bytes after it, number of ranges of headers, BITPIX of a plain image or 0,
-shape, and start of the data."""
-_SUMMED = 5
-"""First byte covered by the CRC."""
+_VERSION_AND_CRC = struct.Struct("<BI")
+"""Version, and CRC-32 of all bytes after the CRC."""
+_IMAGE = struct.Struct("<Hb3IQ")
+"""Number of ranges of headers, BITPIX of a plain image or 0, shape, and start of the data."""
 _RANGE = struct.Struct("<QI")
 """First byte and length."""
 _TABLE = struct.Struct("<7IQ")
 """Numbers of `TileOffsets`, from `tile_height` on."""
 _NEAR = 4096
-"""Largest gap, in bytes, between header, table and tiles that is fetched as well."""
+"""Largest gap to fetch between header, table and tiles, in bytes."""
 _MOST_STEPS = 4096
 """Most steps of a file, one byte each."""
 _MOST_STEPS_OF_ROWS = 256
-"""Maximum number of steps if tiles are as wide as the image: then a window needs one run of
-tiles."""
+"""Most steps if tiles are as wide as the image: the tiles of a window are then one range."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileOffsets:
-    """Positions in the file of the tiles of some planes, to within a step."""
+    """Approximate positions of the tiles of some planes in the file."""
 
     shape: ImageShape
     start: int
     """First byte of the table in the file."""
     steps: NDArray[np.uint8]
-    """Shape (groups,): length of each group of tiles, in units; start and end are rounded down."""
+    """Shape (groups,): length of each group of tiles, in units, rounded down at both ends."""
     tile_height: int
     tile_width: int
     row_bytes: int
@@ -66,17 +64,17 @@ class TileOffsets:
     first_plane: int
     """First plane with offsets."""
     group: int
-    """Tiles in a step."""
+    """Tiles in a group."""
     unit: int
     """Bytes of a unit."""
     num_tiles: int
     """Number of tiles with offsets."""
     heap: int
-    """First byte of the first of these tiles."""
+    """First byte of the first tile with offsets."""
 
     @classmethod
     def read(cls, image: TiledImage, place: Place, plane: int | None) -> TileOffsets | None:
-        """Read the table for all planes, or for one plane; None if the tiles are not in order."""
+        """Read the table of one plane, or of all planes; None if the tiles are not in order."""
         num_tiles = image.table.num_tiles
         first_plane = plane or 0
         if plane is not None:
@@ -107,7 +105,7 @@ class TileOffsets:
     def ranges(
         self, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return first bytes and ends of the ranges of table and tiles that a window needs."""
+        """Return the first bytes and the ends of the ranges of table and tiles for a window."""
         y, x, height, width = self.shape.region(window)
         across = -(-self.shape.width // self.tile_width)
         plane_tiles = across * -(-self.shape.height // self.tile_height)
@@ -118,7 +116,7 @@ class TileOffsets:
         first = lines.reshape(-1) - self.first_plane * plane_tiles + x // self.tile_width
         last = first + (x + width - 1) // self.tile_width - x // self.tile_width
         if first.min() < 0 or last.max() >= self.num_tiles:
-            return table, table_ends  # another plane
+            return table, table_ends  # a plane without offsets
         bounds = np.append(0, np.cumsum(self.steps, dtype=np.int64))
         starts = self.heap + bounds[first // self.group] * self.unit
         stops = self.heap + (bounds[last // self.group + 1] + 1) * self.unit
@@ -137,7 +135,7 @@ class ImageOffsets:
     def ranges(
         self, window: Window | None, planes: Sequence[int], *, header: bool = True
     ) -> Ranges:
-        """Return the ranges that planes of a window need, with or without those of `header`."""
+        """Return the ranges of a window in some planes, with or without those of `header`."""
         starts, stops = self.image.ranges(window, planes)
         if header:
             more = np.array(self.header, np.int64).T
@@ -146,7 +144,7 @@ class ImageOffsets:
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def pack(self) -> bytes:
-        """Return the offsets as bytes: some 60, and one for each step."""
+        """Return the offsets as bytes: some 60, plus one for each group."""
         image, table = self.image, b""
         bitpix = image.bitpix if isinstance(image, StoredImage) else 0
         ranges = b"".join(_RANGE.pack(start, stop - start) for start, stop in self.header)
@@ -154,20 +152,18 @@ class ImageOffsets:
             extent = image.tile_height, image.tile_width, image.row_bytes, image.first_plane
             counts = image.group, image.unit, image.num_tiles, image.heap
             table = _TABLE.pack(*extent, *counts) + image.steps.tobytes()
-        head = len(self.header), bitpix, *image.shape, image.start
-        packed = _HEAD.pack(_VERSION, 0, *head) + ranges + table
-        return _HEAD.pack(_VERSION, zlib.crc32(packed[_SUMMED:]), *head) + ranges + table
+        packed = _IMAGE.pack(len(self.header), bitpix, *image.shape, image.start) + ranges + table
+        return _VERSION_AND_CRC.pack(_VERSION, zlib.crc32(packed)) + packed
 
     @classmethod
     def unpack(cls, packed: bytes) -> ImageOffsets | None:
         """Parse the result of `pack`; None if it is empty, damaged, or of another version."""
-        if packed[:1] != bytes((_VERSION,)) or len(packed) < _HEAD.size:
+        begin, packed = packed[: _VERSION_AND_CRC.size], packed[_VERSION_AND_CRC.size :]
+        if begin != _VERSION_AND_CRC.pack(_VERSION, zlib.crc32(packed)):
             return None
-        _, crc, count, bitpix, *axes, start = _HEAD.unpack_from(packed)
-        if crc != zlib.crc32(packed[_SUMMED:]):
-            return None
-        shape, at = ImageShape(*axes), _HEAD.size + count * _RANGE.size
-        header = [(a, a + nbytes) for a, nbytes in _RANGE.iter_unpack(packed[_HEAD.size : at])]
+        count, bitpix, *axes, start = _IMAGE.unpack_from(packed)
+        shape, at = ImageShape(*axes), _IMAGE.size + count * _RANGE.size
+        header = [(a, a + nbytes) for a, nbytes in _RANGE.iter_unpack(packed[_IMAGE.size : at])]
         if bitpix:
             return cls(header, StoredImage(bitpix=bitpix, shape=shape, start=start))
         steps = np.frombuffer(packed, np.uint8, offset=at + _TABLE.size)

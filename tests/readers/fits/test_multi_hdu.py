@@ -253,7 +253,7 @@ def test_wide_integers_must_fit(tmp_path: Path) -> None:
         {"image": SCI[:30, :9], "dq": large[:30, :9].astype(np.int32)},
         window=Window(height=30, width=9, y=0, x=0),
     )
-    with pytest.raises(ReadError, match=r"dq: .*64 bits.*int32.*dtype 'float"):
+    with pytest.raises(ReadError, match=r"dq: .*64-bit.*int32.*dtype='float"):
         reader.read(row, None)
 
 
@@ -267,7 +267,7 @@ def test_missing_images_are_named(tmp_path: Path, name: str) -> None:
     numbered = Row(NUMBER, row.path, 1)
     error = refused(beyond, numbered, None, "err: .*no HDU 10, .*4 HDUs")
     assert error.hdu == 10
-    refused(beyond, row, None, "err: relative=9 .*'hdu'.*empty")
+    refused(beyond, row, None, "err: relative=9 .*'hdu'.*null")
     before = reader_of(None, image=Hdu(), err=Hdu(relative=-2))
     refused(before, numbered, None, "err: .*no HDU 1-2")
     primary = reader_of(None, image=Hdu(), err=0)
@@ -278,7 +278,7 @@ def test_missing_images_are_named(tmp_path: Path, name: str) -> None:
 def test_sizes_must_agree(tmp_path: Path, name: str) -> None:
     row = mosaic(tmp_path / name, fits.ImageHDU(SCI), fits.ImageHDU(SCI[:30]), fits.ImageHDU(SCI))
     reader = reader_of(None, image=1, third=3, err=2)
-    reason = r"err: HDU 2 .*30x23 .*HDU 1 \(image\) 31x23"
+    reason = r"err: HDU 2 .*30x23 .*HDU 1 \(image\) .*31x23"
     refused(reader, row, None, reason)
     with pytest.raises(ReadError, match=reason):
         reader.read(row, Window(height=31, width=23))
@@ -394,7 +394,7 @@ def test_blank_is_zero(tmp_path: Path) -> None:
         ({"hdu": -1}, "hdu must be 0 or more"),
         ({"relative": 1.5}, "relative must be an integer"),
         ({"relative": True}, "relative must be an integer"),
-        ({"hdu": 1, "relative": 2}, "two ways to name an HDU"),
+        ({"hdu": 1, "relative": 2}, "hdu and relative .*leave out one"),
         ({"part": ""}, "part must be the name of a part"),
         ({"planes": -1}, "planes must be one or several integers"),
         ({"dtype": "float64"}, "dtype must be one of"),

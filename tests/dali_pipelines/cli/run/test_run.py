@@ -153,7 +153,7 @@ class TestRows:
         found = run(tmp_path / "index.parquet", *flags, f"--config={settings}")
         valid = [(line["row"], line["hdu"]) for line in found.lines if line["valid"] == "1"]
         assert valid == [("0", "1")]
-        assert "column 'hdu', which is empty" in rejected.read_text()
+        assert "column 'hdu', but this is null" in rejected.read_text()
 
     def test_drawn_by_weights(self, archive: Path, tmp_path: Path, run: Run) -> None:
         index = Index.scan(archive).with_column("w", [0] * 20 + [1, 1, 2])
