@@ -244,14 +244,14 @@ def refused() -> dict[str, tuple[bytes, str]]:
     jpeg = pillow(C8, "JPEG")
     frame = jpeg.index(b"\xff\xc0")
     return {
-        "12.jpg": (patched(jpeg, frame + 4, 12), "such as a JPEG of 12 bits"),
+        "12.jpg": (patched(jpeg, frame + 4, 12), "such as a 12-bit JPEG"),
         "lossless.jpg": (patched(jpeg, frame + 1, 0xC3), "broken data stream"),
         "no_end.png": (pillow(C8, "PNG")[:-1], "the file ends within the PNG chunk"),
         "i8.tif": (tiff(G8.view(np.int8)), "a TIFF of signed samples is not decoded"),
         "i16.tif": (tiff(G16.view(np.int16)), "a TIFF of signed samples is not decoded"),
         "f32.tif": (tiff(G16.astype("f4")), "a TIFF of floats is not decoded"),
         "u32.tif": (tiff(G16.astype("u4")), "a TIFF of integers of 32 bits is not decoded"),
-        "f64.tif": (tiff(G16.astype("f8")), "or a TIFF of 64: convert it"),
+        "f64.tif": (tiff(G16.astype("f8")), "or a 64-bit TIFF"),
         "white.tif": (tiff(G16, photometric="miniswhite"), "more than 8 bits"),
         "planar.tif": (
             tiff(C16.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),

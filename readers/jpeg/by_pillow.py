@@ -17,27 +17,27 @@ _PHOTOMETRIC, _SAMPLE_FORMAT = 262, 339
 
 
 def displayed(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
-    """Decode an image that Pillow has opened, and turn it by its EXIF orientation.
+    """Decode an image that Pillow has opened, and apply its EXIF orientation.
 
     Parameters
     ----------
     image : PIL.Image.Image
         Opened image, not yet decoded.
     channels : {3, 1}
-        RGB, or gray; gray of a colour JPEG is the luma that it stores.
+        RGB or gray. Gray of a colour JPEG is the stored luma.
     bits : int
-        Bits per sample that the file stores, see `readers.jpeg.sample_format.stored_bits`.
+        Bits per sample in the file, see `readers.jpeg.sample_format.stored_bits`.
 
     Returns
     -------
     ndarray
-        Shape (height, width), or (height, width, 3) for colours if channels is 3; uint8, or uint16
+        Shape (height, width), or (height, width, 3) for colours with 3 channels; uint8, or uint16
         for gray of more than 8 bits.
 
     Raises
     ------
     OSError
-        If the values have no meaning as an image.
+        If the black and white levels of the values are unknown.
     """
     if channels == 1:
         image.draft("L", None)
@@ -50,7 +50,7 @@ def displayed(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
 def _values(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
     if image.mode.startswith("I"):  # 16 bits, perhaps big-endian
         pixels = np.asarray(image).astype(np.uint16)
-        # Pillow shifts gray JPEG 2000 to the left; DALI leaves coloured ones as they are.
+        # Pillow shifts gray JPEG 2000 to the left; DALI does not shift colours.
         return pixels >> max(0, 16 - bits) if image.format == "JPEG2000" else pixels
     if image.mode == "LAB":
         image = _to_srgb(image)
@@ -61,9 +61,9 @@ def _values(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
 
 
 def _check_values(image: Image.Image) -> None:
-    """Raise OSError for values without a black and white level, or that Pillow converts wrongly.
+    """Raise OSError if black and white levels are unknown, or if Pillow converts values wrongly.
 
-    Pillow reads signed bytes as unsigned, and inverts TIFFs whose white is 0 only for 8 bits.
+    Pillow reads signed bytes as unsigned, and inverts a TIFF with 0 as white only up to 8 bits.
     """
     tags = getattr(image, "tag_v2", {})
     if 2 in values_of(tags, _SAMPLE_FORMAT):
@@ -77,8 +77,8 @@ def _check_values(image: Image.Image) -> None:
     else:
         return
     raise OSError(
-        f"a {image.format} of {what} is not decoded, because programs differ on which values are "
-        "black and white: save it unsigned with 8 or 16 bits, or write a Reader"
+        f"a {image.format} of {what} is not decoded, because its values of black and white are "
+        "unknown: save it as unsigned integers of 8 or 16 bits, or write a Reader"
     )
 
 
@@ -87,12 +87,12 @@ def _to_srgb(image: Image.Image) -> Image.Image:
 
     lab, srgb = (ImageCms.createProfile(space) for space in ("LAB", "sRGB"))
     converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
-    assert converted is not None  # only None if done in place
+    assert converted is not None  # None is for conversions in place
     return converted
 
 
 def pnm(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of a PGM or PPM with the pixels, as returned by `displayed`."""
+    """Return the bytes of a PGM or PPM with the pixels of `displayed`."""
     kind, (height, width) = "P5" if pixels.ndim == 2 else "P6", pixels.shape[:2]
     header = f"{kind} {width} {height} {np.iinfo(pixels.dtype).max}\n".encode()
     values = pixels.astype(">u2") if pixels.dtype == np.uint16 else np.ascontiguousarray(pixels)

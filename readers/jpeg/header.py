@@ -1,4 +1,4 @@
-"""Header of a JPEG that is coded sequentially in one scan: frame and Huffman tables."""
+"""Header of a sequential JPEG with one scan: frame and Huffman tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK = 8
 
 
 class NoRowsError(ValueError):
-    """MCU rows cannot be cut out of this file, which is therefore read whole."""
+    """MCU rows cannot be cut out of this file, so it is read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Component:
     blocks: int
     """Number of blocks in each MCU."""
     dc: int
-    """Number of its Huffman table for DC."""
+    """Number of the Huffman table for DC."""
     ac: int
-    """Number of its Huffman table for AC."""
+    """Number of the Huffman table for AC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class HuffmanTable:
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """Header of a JPEG coded sequentially in one scan: all bytes before the entropy-coded ones."""
+    """Header of a sequential JPEG with one scan: all bytes before the entropy-coded data."""
 
     nbytes: int
     """Bytes of the header."""
     height_at: int
-    """Position of the height in the header, before the width."""
+    """Position of the height in the header. The width follows."""
     scan_at: int
-    """Position of the marker that begins the scan."""
+    """Position of the marker of the scan."""
     height: int
     """Rows of pixels, as stored."""
     width: int
@@ -76,7 +76,7 @@ class JpegHeader:
     mcu_width: int
     """Pixel columns of an MCU."""
     exif: tuple[slice, ...]
-    """Positions of the EXIF blocks in the header, in TIFF format, without the name before them."""
+    """Positions of the EXIF blocks in the header, without the name before them."""
     components: tuple[Component, ...]
     dc: dict[int, HuffmanTable]
     ac: dict[int, HuffmanTable]
@@ -98,8 +98,7 @@ class JpegHeader:
         Raises
         ------
         NoRowsError
-            If it is not a JPEG, or has another coding, e.g. progressive, with restarts or several
-            scans.
+            If it is not a JPEG, or is progressive, arithmetic, with restarts or with several scans.
         """
         try:
             return _parse(data)
@@ -122,7 +121,7 @@ def _parse(data: bytes) -> JpegHeader:
             continue
         (length,) = struct.unpack_from(">H", data, at + 2)
         if marker in _WITHOUT_LENGTH or length < 2:
-            raise NoRowsError("bytes between its segments")
+            raise NoRowsError("bytes between the segments")
         if marker in _SOF and frame_at:
             raise NoRowsError("several frames")
         if marker in _SOF:
@@ -149,7 +148,7 @@ def _parse(data: bytes) -> JpegHeader:
     if precision != 8 or not height or not width or not count or data[at + 4] != count:
         raise NoRowsError("not 8 bits deep, of unknown height, or in several scans")
     if count == 4 and not adobe:
-        raise NoRowsError("decoders differ on whether its colours are inverted")
+        raise NoRowsError("decoders differ in the colours of CMYK without an Adobe segment")
     factors = {}
     for start in range(frame_at + 6, frame_at + 6 + 3 * count, 3):
         factors[data[start]] = divmod(data[start + 1], 16)
@@ -157,7 +156,7 @@ def _parse(data: bytes) -> JpegHeader:
         raise NoRowsError("a component without samples")
     across = max(factor[0] for factor in factors.values())
     down = max(factor[1] for factor in factors.values())
-    if count == 1:  # T.81, A.2.2: an MCU is then one block
+    if count == 1:  # an MCU is then one block (T.81, A.2.2)
         across, down, factors = 1, 1, dict.fromkeys(factors, (1, 1))
     components = []
     for start in range(at + 5, at + 5 + 2 * count, 2):
@@ -187,7 +186,7 @@ def _parse(data: bytes) -> JpegHeader:
 def _tables(segment: bytes) -> list[tuple[int, int, HuffmanTable]]:
     """Return the tables of a DHT segment: class (0 for DC, 1 for AC), number and table.
 
-    The result is cached, as most encoders use the same tables for all files.
+    Cached, because most encoders use the same tables for all files.
     """
     found = []
     while segment:

@@ -1,4 +1,4 @@
-"""Limits of image sizes: those that DALI decodes, in place of Pillow's own limit."""
+"""Limits of image sizes: DALI's limits in place of Pillow's."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from PIL import Image
 from readers.fork_safe_lock import ForkSafeLock
 
 MAX_PIXELS = 1 << 30
-"""Most pixels of an image, which take 3 GiB in RGB of 8 bits. OpenCV, which DALI 2.4 uses on CPUs,
-does not decode more."""
+"""Most pixels of an image (3 GiB in 8-bit RGB): the limit of OpenCV, which DALI 2.4 uses."""
 _LARGEST_SIDES = {"JPEG": 65_500, "PNG": 1_000_000}
 """Most rows or columns that libjpeg and libpng decode."""
 _LARGEST_SIDE = 1 << 20
-"""Most rows or columns of other formats that OpenCV decodes."""
+"""Most rows or columns that OpenCV decodes in other formats."""
 
 MAX_NBYTES = (1 << 31) - 1
-"""Most bytes of a file that OpenCV decodes."""
+"""Largest file that OpenCV decodes, in bytes."""
 
 _Result = TypeVar("_Result")
 _lock = ForkSafeLock()
 
 
 def check_pixels(kind: str, height: int, width: int) -> None:
-    """Raise OSError if DALI does not decode images of this size; `kind` is Pillow's format name."""
+    """Raise OSError if DALI does not decode images of this size; `kind` is Pillow's format."""
     if height * width > MAX_PIXELS:
         raise OSError(
-            f"{height}x{width} pixels (height x width) exceed the limit of {MAX_PIXELS}: "
+            f"the image has {height}x{width} pixels (height x width), the limit is {MAX_PIXELS}: "
             "save it in several files"
         )
     if max(height, width) > (side := _LARGEST_SIDES.get(kind, _LARGEST_SIDE)):
         raise OSError(
-            f"{height}x{width} pixels (height x width) exceed the limit of {side} rows or columns "
-            f"for {kind}: save it in several files"
+            f"the image has {height}x{width} pixels (height x width), the limit for {kind} is "
+            f"{side} rows or columns: save it in several files"
         )
 
 
@@ -42,17 +41,16 @@ def check_nbytes(nbytes: int) -> None:
     """Raise OSError if DALI does not decode files of this many bytes."""
     if nbytes > MAX_NBYTES:
         raise OSError(
-            f"the file has {nbytes} bytes, more than the limit of {MAX_NBYTES}: save it in "
-            "several files"
+            f"the file has {nbytes} bytes, the limit is {MAX_NBYTES}: save it in several files"
         )
 
 
 def of_any_size(read: Callable[[], _Result]) -> _Result:
     """Return an image that a function reads with Pillow; OSError above `MAX_PIXELS` pixels.
 
-    `Image.MAX_IMAGE_PIXELS` belongs to the user and is shared by all threads. It is only changed
-    after it refused an image, for one image at a time, and then restored, unless it was set
-    meanwhile.
+    `Image.MAX_IMAGE_PIXELS` is the user's setting, shared by all threads. It is only changed if
+    Pillow refuses an image, for one image at a time. Afterwards it is restored, unless the user has
+    set it meanwhile.
     """
     try:
         return read()
@@ -65,7 +63,7 @@ def of_any_size(read: Callable[[], _Result]) -> _Result:
             return read()
         except Image.DecompressionBombError as error:
             raise OSError(
-                f"it has more than the limit of {MAX_PIXELS} pixels: save it in several files"
+                f"the image has more than {MAX_PIXELS} pixels, the limit: save it in several files"
             ) from error
         finally:
             if own == Image.MAX_IMAGE_PIXELS:

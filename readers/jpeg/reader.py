@@ -1,17 +1,17 @@
 """JPEG reader, also for PNG and all other formats that Pillow reads.
 
-Headers of usual JPEG and PNG files are parsed here for size and orientation, so that a window can
-be placed before anything is decoded. The reader sends the encoded bytes, and the graph decodes
-them. Pillow decodes all other files, because DALI decodes some of them to wrong values, and the
-pixels that the window needs are sent (`readers.jpeg.by_pillow`). The exception are colours of more
-than 8 bits: Pillow cuts them to 8, so they are left to the graph (`readers.jpeg.sample_format`).
+Headers of usual JPEG and PNG files are parsed here for size and orientation, so a window can be
+placed before decoding. The reader sends the encoded bytes, and the graph decodes them. All other
+files are decoded by Pillow, because DALI decodes some of them to wrong values. The pixels of the
+window are sent (`readers.jpeg.by_pillow`). Colours of more than 8 bits are an exception: Pillow
+cuts them to 8 bits, so they are left to the graph (`readers.jpeg.sample_format`).
 
 Files that Pillow cannot decode are rejected: one bad file makes DALI's decoder fail a whole batch,
-and it fills windows of truncated files without a message. Files whose structure is damaged are also
+and DALI fills windows of truncated files without a message. Files with a damaged structure are also
 rejected (`readers.jpeg.structure`).
 
-If a JPEG is coded sequentially, only the part that a window needs is sent, see
-`readers.jpeg.mcu.cut`. If the Index has the positions of its MCU rows, only that part is read.
+Of a sequential JPEG only the part that a window needs is sent, see `readers.jpeg.mcu.cut`. If the
+Index has the positions of its MCU rows, only this part is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from readers.values import check_bool, is_integer
 from readers.window import Window
 
 _NOT_DECODED = {
-    "EPS": "is a program that another one would have to run: convert it, e.g. to PNG",
+    "EPS": "is a program, not an image: convert it, e.g. to PNG",
     "FITS": "is not for jpeg_pipeline",
 }
 """Formats that Pillow opens but this package rejects, by Pillow's name, with the reason."""
@@ -65,9 +65,9 @@ class JpegReader:
     channels : {3, 1}
         Decode to RGB or to gray.
     stored : {"uint8", "uint16"}, optional
-        Only accept images of this depth. By default both are read, each at its own depth.
+        Only accept images of this depth. By default both depths are accepted.
     needed_by : str, optional
-        Subject that needs that depth, for the message; by default values of that type.
+        What needs this depth, for the message; by default values of this type.
     check_entropy : bool
         Whether to check the entropy-coded data of each JPEG that is read whole, see
         `readers.jpeg.entropy.check_entropy`.
@@ -91,14 +91,14 @@ class JpegReader:
         SampleSpec(name="deep", dtype="bool", shape=()),
         SampleSpec(name="colour_png", dtype="bool", shape=()),
     )
-    """``encoded``: bytes of the file, or of a part of it. ``anchor`` and ``shape``: (y, x) and
-    (height, width) of the window in that image as displayed. ``sent_shape``: the image's own
-    (height, width). ``deep``: whether samples have 16 bits instead of 8. ``colour_png``: whether
-    it is a PNG of 8-bit colours."""
+    """``encoded``: an encoded image, the file or a part of it. ``anchor`` and ``shape``: (y, x) and
+    (height, width) of the window in this image as displayed. ``sent_shape``: (height, width) of
+    this image. ``deep``: whether samples have 16 bits instead of 8. ``colour_png``: whether this
+    image is a PNG with 8-bit colours."""
     regions: ClassVar[bool] = True
     """It reads the pixels of `Window.within`."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
-    """Column of the Index that is used if present."""
+    """Optional column of the Index."""
 
     def __post_init__(self) -> None:
         if not is_integer(self.channels) or self.channels not in (1, 3):
@@ -108,20 +108,20 @@ class JpegReader:
             raise ValueError(f"stored must be one of {tuple(_BITS)} or None, got {self.stored!r}")
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the bytes of the file, or of the rows that the window needs; place the window."""
+        """Read the file, or only the MCU rows that the window needs."""
         check = self.check_entropy
         packed = row.notes.get("mcu_rows", b"")
         if not isinstance(packed, bytes):
             kind = type(packed).__name__
             raise ReadError(
-                row.name, f"column 'mcu_rows' must have bytes, got {kind}", row=row.number
+                row.name, f"column 'mcu_rows' must hold bytes, got {kind}", row=row.number
             )
         if window is not None and packed and self.stored != "uint16":
             try:
                 return _read_rows(row, packed, window)
-            except ChangedRowsError:  # replaced or damaged
+            except ChangedRowsError:  # the file was replaced or damaged
                 check = True
-            except Exception:  # Pillow raises many types; reading the whole file finds the reason
+            except Exception:  # reading the whole file finds the reason
                 pass
         image = self._load(row, check=check)
         size = image.height, image.width
@@ -134,18 +134,18 @@ class JpegReader:
                 raise ReadError(row.name, str(error), row=row.number) from error
             part, box = _cut_out(image, (y, x, window.height, window.width))
         if part.pixels is not None and part.pixels.nbytes > MAX_NBYTES - _PNM_HEADER_NBYTES:
-            reason = f"its pixels take {part.pixels.nbytes} bytes, over the limit of {MAX_NBYTES}"
+            reason = f"its pixels have {part.pixels.nbytes} bytes, the limit is {MAX_NBYTES}"
             raise ReadError(row.name, f"{reason}: set a crop", row=row.number)
         return _sample(part, box, size, len(image.encoded))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the file; for any window all of its bytes may be sent, or the window's pixels."""
+        """Read the file. A window needs up to all of its bytes, or pixels decoded by Pillow."""
         image = self._load(row)
         nbytes, is_cut = len(image.encoded), window is not None and image.format == "JPEG"
         if image.pixels is not None:
             part = image.pixels
             if window is not None:
-                with suppress(ValueError):  # `read` reports windows that are too large
+                with suppress(ValueError):  # `read` rejects windows that are too large
                     needed = window.within(*part.shape[:2])
                     part = part[: needed.height, : needed.width]
             nbytes, is_cut = len(pnm(part)), False
@@ -170,13 +170,13 @@ class JpegReader:
         image = load(row.place, self.channels, row=row.number, decode=decode, check=check)
         if self.stored is not None and image.bits != (bits := _BITS[self.stored]):
             needed_by = self.needed_by or f"values of type {self.stored}"
-            reason = f"{image.bits} bits per sample, expected {bits} for {needed_by}"
+            reason = f"the image has {image.bits} bits per sample, expected {bits} for {needed_by}"
             raise ReadError(row.name, reason, row=row.number)
         return image
 
 
 def _whole_nbytes(image: EncodedImage) -> int:
-    """Return the pixel bytes of an image that DALI must decode whole for a window."""
+    """Return the bytes of the pixels if DALI must decode the whole image for a window; else 0."""
     if image.pixels is not None:
         return 0
     if image.format == "JPEG":
@@ -213,7 +213,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
 
 
 def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
-    """Return the part of an image that a box needs, and the box in that part."""
+    """Return the part of an image that a box needs, and the box in this part."""
     if image.pixels is not None:
         y, x, rows, columns = box
         pixels = image.pixels[y : y + rows, x : x + columns]
@@ -238,7 +238,10 @@ def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
 def _cut_image(
     encoded: bytes, header: JpegHeader, region: McuRegion, box: Box, orientation: int
 ) -> tuple[EncodedImage, Box]:
-    """Return a region of a JPEG, and a box of the stored image as displayed in that region."""
+    """Return a region of a JPEG as an image, and a box in this image as displayed.
+
+    `box` is in the stored image of the whole JPEG.
+    """
     y, x, rows, columns = box
     y, x = y - region.top * header.mcu_height, x - region.left * header.mcu_width
     height, width = region.size(header)
@@ -277,21 +280,21 @@ class EncodedImage(NamedTuple):
     encoded: bytes
     """Bytes of the file, for DALI."""
     format: str
-    """Name of the format in Pillow."""
+    """Pillow's name of the format."""
     height: int
     """Pixel rows as displayed."""
     width: int
     bits: int
     """Bits per sample, 8 or 16."""
     orientation: int = 1
-    """EXIF orientation, 1 to 8, in the bytes."""
+    """EXIF orientation in the bytes, 1 to 8."""
     pixels: NDArray[Any] | None = None
-    """Pixels as displayed, see `readers.jpeg.by_pillow.displayed`, which are sent in place of the
+    """Pixels as displayed, see `readers.jpeg.by_pillow.displayed`. They are sent in place of the
     bytes; None if DALI decodes the bytes."""
 
     @property
     def is_colour_png(self) -> bool:
-        """Whether DALI decodes a PNG whose IHDR chunk says 8-bit colours, or a palette."""
+        """Whether DALI decodes a PNG with 8-bit colours or a palette."""
         is_png = self.format == "PNG" and self.pixels is None
         return is_png and self.bits == 8 and self.encoded[25] & 2 != 0
 
@@ -306,8 +309,8 @@ def load(
 ) -> EncodedImage:
     """Read and check a file, or raise ReadError.
 
-    With `decode` Pillow decodes it even if its structure is complete; with `check` the
-    entropy-coded data of a JPEG are checked.
+    With `decode` Pillow always decodes the file. With `check` the entropy-coded data of a JPEG are
+    checked.
     """
     try:
         with place:
@@ -315,7 +318,7 @@ def load(
             encoded = place.read(0, place.nbytes)
         return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
-        # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).
+        # Pillow's parsers raise many types for malformed input (SyntaxError, struct.error, ...).
         reason = reason_of(error, place.name)
         if isinstance(error, DamagedError):
             reason = f"the file is damaged: {reason}"
@@ -340,8 +343,7 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     header, pixels = structure.header, None
     if decode or header is None:
         by_pillow = partial(_by_pillow, encoded, header, channels, decode=decode)
-        # Pillow warns about odd data; real errors are exceptions.
-        with without_warnings:
+        with without_warnings:  # about odd data
             header, pixels = of_any_size(by_pillow)
     if (check or structure.is_doubtful) and header.format == "JPEG":
         check_entropy(encoded)
@@ -354,10 +356,10 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
 def _by_pillow(
     encoded: bytes, header: UsualHeader | None, channels: int, *, decode: bool
 ) -> tuple[UsualHeader, NDArray[Any] | None]:
-    """Return the properties of a file, and its displayed pixels unless DALI decodes it."""
+    """Return the header of a file, and its pixels as displayed unless DALI decodes the file."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
-            # MPO contains several JPEGs; the first is decoded.
+            # MPO has several JPEGs; the first one is decoded.
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             if kind in _NOT_DECODED:
                 raise OSError(f"{kind} {_NOT_DECODED[kind]}{pipeline_hint(encoded, 'jpeg')}")
@@ -376,30 +378,15 @@ def _by_pillow(
             if is_for_dali(encoded, image):
                 return UsualHeader(kind, height, width, 16), None
     except UnidentifiedImageError:
-        raise OSError(_unidentified(encoded)) from None
+        hint = pipeline_hint(encoded, "jpeg") or (
+            "; an image that is damaged, or of a rare type such as a 12-bit JPEG or a 64-bit TIFF, "
+            "must be converted"
+        )
+        raise OSError(
+            f"not an image: it begins with {encoded[:8]!r}, expected a JPEG, PNG, TIFF or other "
+            f"format that Pillow opens{hint}"
+        ) from None
     raise OSError(
         f"a {kind} of {bits} bits per sample is not decoded with these colours, planes or alpha: "
-        "save it with 8 bits, or as PNG with 16"
+        "save it with 8 bits, or as PNG with 16 bits"
     )
-
-
-def _unidentified(encoded: bytes) -> str:
-    """Return the reason why Pillow cannot open a file."""
-    begin, hint = f"it begins with {encoded[:8]!r}", pipeline_hint(encoded, "jpeg")
-    kind = None if hint else _kind_of(encoded)
-    if kind is not None:
-        return (
-            f"not decoded: {begin}, like {kind}, but is damaged, or of a kind that Pillow does "
-            "not open, such as a JPEG of 12 bits or a TIFF of 64: convert it"
-        )
-    return f"not an image: {begin}, expected JPEG, PNG, TIFF or another that Pillow opens{hint}"
-
-
-def _kind_of(encoded: bytes) -> str | None:
-    """Return the format, by Pillow's name, of files that begin like this one; None if unknown."""
-    begin = encoded[:16].ljust(16, b"\0")
-    for kind, (_, accepts) in Image.OPEN.items():
-        # The result is a text if Pillow lacks the library for the format.
-        if accepts is not None and accepts(begin) is True:
-            return kind
-    return None

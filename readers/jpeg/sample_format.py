@@ -1,8 +1,8 @@
-"""Find colours of more than 8 bits per sample, which Pillow cuts to 8, and choose their decoder.
+"""Find colours of more than 8 bits per sample, and choose their decoder.
 
-DALI 2.4 keeps their depth, but decodes some kinds to wrong values without a message, and fails on
-others, which loses a whole batch. It only gets kinds whose results were compared with the encoded
-values (tests/dali_pipelines/test_depth.py).
+Pillow cuts such colours to 8 bits. DALI 2.4 keeps their depth, but decodes some kinds to wrong
+values without a message, and fails on other kinds, which loses a whole batch. DALI only gets kinds
+that were compared with the encoded values (tests/dali_pipelines/test_depth.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ _COMPRESSIONS = {1, 5, 8, 32773, 32946, 50000}
 _RGB, _PREMULTIPLIED, _SAME_PLANE = 2, 1, 1
 """Supported PhotometricInterpretation, ExtraSamples and PlanarConfiguration of TIFF."""
 _SRGB = 16
-"""Colour space of JPEG 2000 that DALI decodes (ISO/IEC 15444-1, table I.10); it would decode sYCC
-as RGB."""
+"""Supported colour space of JPEG 2000 (ISO/IEC 15444-1, table I.10). DALI decodes sYCC as RGB."""
 
 
 def stored_bits(encoded: bytes, image: Image.Image) -> int:
-    """Return the bits per sample of a file if Pillow may keep fewer, otherwise 8.
+    """Return the bits per sample of a file if Pillow may keep fewer; otherwise 8.
 
     `image` is the file opened by Pillow.
     """
@@ -38,7 +37,7 @@ def stored_bits(encoded: bytes, image: Image.Image) -> int:
 
 
 def is_for_dali(encoded: bytes, image: Image.Image) -> bool:
-    """Return whether DALI decodes a file's colours of 9 to 16 bits to their stored values."""
+    """Return whether DALI decodes a file's colours of 9 to 16 bits to the stored values."""
     if image.format == "TIFF":
         return _is_usual_tiff(image.tag_v2)  # type: ignore[attr-defined]
     if image.format == "JPEG2000":
@@ -47,7 +46,7 @@ def is_for_dali(encoded: bytes, image: Image.Image) -> bool:
 
 
 def check_parts(tags: Mapping[int, Any]) -> None:
-    """Raise OSError if a TIFF lacks strips or tiles, as their pixels would be undefined."""
+    """Raise OSError if a TIFF lacks strips or tiles: their pixels would be undefined."""
     width, height = tags[256], tags[257]
     if 324 in tags:
         expected = -(-width // tags[322]) * -(-height // tags[323])
@@ -58,11 +57,11 @@ def check_parts(tags: Mapping[int, Any]) -> None:
     if values_of(tags, 284)[0] != _SAME_PLANE:
         expected *= values_of(tags, 277)[0]
     if found < expected:
-        raise OSError(f"a TIFF of {expected} strips or tiles has only {found}: it is damaged")
+        raise OSError(f"the TIFF has {found} of {expected} strips or tiles: it is damaged")
 
 
 def values_of(tags: Mapping[int, Any], tag: int) -> tuple[int, ...]:
-    """Return the values of a TIFF tag; 1 by default, which suits all tags used here."""
+    """Return the values of a TIFF tag. The default 1 suits all tags that are used here."""
     value = tags.get(tag, 1)
     return value if isinstance(value, tuple) else (value,)
 

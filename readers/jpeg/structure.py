@@ -3,8 +3,8 @@
 Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker: libjpeg
 stops there and leaves the rest of the image grey. Each chunk of a PNG has a checksum.
 
-Between the segments of a JPEG, libjpeg (and therefore Pillow and browsers) skips bytes up to the
-next marker. DALI 2.4 fails on such bytes, so they are not sent.
+libjpeg (and so Pillow and browsers) skips bytes between the segments of a JPEG. DALI 2.4 fails on
+such bytes, so they are not sent.
 """
 
 from __future__ import annotations
@@ -33,22 +33,20 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 """Bits per sample by colour type (PNG, table 11.1)."""
 _WITHOUT_LENGTH = frozenset((0x01, 0xD8))
 _MARKER = re.compile(rb"\xff[^\0\xd0-\xd7\xff]")
-"""Pattern of the next marker, as libjpeg finds it between segments: everything else is skipped,
-including stuffed zeros, restart markers and fill bytes."""
+"""Pattern of the next marker between segments. Like libjpeg it skips all else, also stuffed zeros,
+restart markers and fill bytes."""
 _SKIPPED = frozenset((0xDC, *range(0xE0, 0xF0), 0xFE))
 """Markers of segments whose length libjpeg does not check: DNL, APPn, COM."""
 _AFTER_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
-"""Markers of segments allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI, APPn,
-COM."""
+"""Markers that are allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI, APPn, COM."""
 
 _HINTS = frozenset((b"gAMA", b"sRGB", b"iCCP", b"acTL"))
-"""PNG chunks that make DALI decode other pixels than are stored: with a gamma it linearises colours
-before the conversion to gray; of an animation it takes the first frame, which need not be the
-image."""
+"""PNG chunks with which DALI does not decode the stored pixels: it linearises colours by the gamma
+before the conversion to gray, and takes the first frame of an animation in place of the image."""
 _TEXTS, _EXIF_IN_TEXT = frozenset((b"tEXt", b"zTXt", b"iTXt")), b"Raw profile type exif\0"
-"""PNG text chunks, and the start of the text in which ImageMagick wrote EXIF data."""
+"""PNG text chunks, and the start of a text of ImageMagick with EXIF data."""
 _NO_HINT = b"skIP"
-"""Chunk name that does not exist, so that decoders skip the chunk."""
+"""Unknown chunk name, so that decoders skip the chunk."""
 
 
 class DamagedError(ValueError):
@@ -56,10 +54,10 @@ class DamagedError(ValueError):
 
 
 class UsualHeader(NamedTuple):
-    """Facts from the header of an image that decoders agree on."""
+    """Header of an image that all decoders read in the same way."""
 
     format: str
-    """Name of the format in Pillow."""
+    """Pillow's name of the format."""
     height: int
     """Pixel rows as stored."""
     width: int
@@ -72,27 +70,24 @@ class Structure:
     """Segments and chunks found in a file."""
 
     exif: tuple[slice, ...] = ()
-    """Positions of its EXIF blocks, in TIFF format, without the name before them."""
+    """Positions of the EXIF blocks, without the name before them."""
     hints: tuple[slice, ...] = ()
-    """Positions of PNG chunks, from the name to the checksum, that say how to display the image;
-    they must not change its values."""
+    """Positions of PNG chunks with hints for display, from the name to the checksum. The hints must
+    not change the values."""
     junk: tuple[slice, ...] = ()
     """Positions of bytes between the segments of a JPEG, and of segments shorter than their own
     length field."""
-    complete: bool = False
-    """Whether the end of the image was found. Always False for formats without checks, whose damage
-    is only found by decoding."""
     header: UsualHeader | None = None
     """Size and depth; None if the image is incomplete, or if Pillow must examine it."""
     exif_in_text: bool = False
     """Whether a usual PNG has EXIF data in a text and no EXIF chunk."""
     is_doubtful: bool = False
-    """Whether some junk follows a scan. It may then be the rest of the scan, after a damaged byte
-    that looks like a marker; only decoding can tell."""
+    """Whether junk follows a scan. The junk may be the rest of the scan, after a damaged byte that
+    looks like a marker. Only decoding can tell."""
 
 
 def structure_of(data: bytes) -> Structure:
-    """Return the structure of an encoded image, or of its beginning; empty for other formats.
+    """Return the structure of an encoded image or of its beginning; empty for other formats.
 
     Raises
     ------
@@ -128,7 +123,6 @@ def _jpeg(data: bytes) -> Structure:
             return Structure(
                 tuple(exif),
                 junk=tuple(junk),
-                complete=header is not None,
                 header=header,
                 is_doubtful=is_doubtful,
             )
@@ -165,7 +159,7 @@ def _jpeg(data: bytes) -> Structure:
             if length != 6 + 2 * data[content]:
                 raise DamagedError(f"the JPEG's scan at byte {content} has no valid header")
             if is_last:
-                raise DamagedError(f"a scan at byte {content} of colours that were complete")
+                raise DamagedError(f"the scan at byte {content} repeats colours that are complete")
             ids = data[content + 1 : content + 1 + 2 * data[content] : 2]
             is_last = in_one_scan and frame is not None and len(ids) == len(frame.ids)
             is_usual &= frame is not None and ids in frame.ids
@@ -183,7 +177,7 @@ class _Frame(NamedTuple):
 
 
 def _frame(segment: bytes) -> _Frame | None:
-    """Parse the frame of a JPEG with 1, 3 or 4 components of 8 bits, if decoders agree on it."""
+    """Parse the frame of a usual JPEG, with 1, 3 or 4 components of 8 bits; None for others."""
     if len(segment) < 6:
         return None
     bits, height, width, count = struct.unpack_from(">BHHB", segment)
@@ -195,7 +189,7 @@ def _frame(segment: bytes) -> _Frame | None:
 
 
 def _is_usual(sampling: list[tuple[int, int]]) -> bool:
-    """Return whether decoders can interpolate all components to the finest one."""
+    """Return whether all components are subsampled by whole factors."""
     finest = max(h for h, _ in sampling), max(v for _, v in sampling)
     whole = all(h and v and finest[0] % h == 0 == finest[1] % v for h, v in sampling)
     whole &= max(finest) <= _LARGEST_FACTOR
@@ -203,7 +197,7 @@ def _is_usual(sampling: list[tuple[int, int]]) -> bool:
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
-    """Return an image that DALI decodes to the stored values, without the junk of a JPEG."""
+    """Return an image without hints and junk, which DALI decodes to the stored values."""
     if not (structure.hints or structure.junk):
         return data
     changed = bytearray(data)
@@ -253,7 +247,7 @@ def _png(data: bytes) -> Structure:
         if end > len(data):
             break
         (checksum,) = struct.unpack_from(">I", data, end - 4)
-        # Chunks whose name begins with a lower-case letter do not affect the pixels.
+        # Chunks with a lower-case first letter do not affect the pixels.
         is_usual &= kind.isalpha()
         is_needed = kind[:1].isupper() or kind == b"eXIf"
         if is_needed and isal_zlib.crc32(view[at + 4 : end - 4]) != checksum:
@@ -268,7 +262,6 @@ def _png(data: bytes) -> Structure:
             return Structure(
                 tuple(exif),
                 tuple(hints),
-                complete=True,
                 header=header,
                 exif_in_text=in_text and header is not None and not exif,
             )
@@ -277,7 +270,7 @@ def _png(data: bytes) -> Structure:
 
 
 def _png_header(data: bytes) -> UsualHeader | None:
-    """Parse the IHDR chunk (PNG, 11.2.1) of an image of a usual kind that is followed by pixels."""
+    """Parse the IHDR chunk (PNG, 11.2.1) of a usual PNG; None for unusual ones."""
     name, width, height, *kind = struct.unpack_from(">4x4sIIBBBBB", data, len(_PNG))
     if name != b"IHDR" or not width or not height or b"IDAT" not in data:
         return None

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from readers.jpeg.mcu.jit import njit
 
 PADDING = 40
-"""Words of zeros after the bits, into which reads may run unnoticed: the codes of a block have at
-most 64 times 31 bits."""
+"""Zero words after the bits. The end is only checked after each block, whose codes have at most 64
+times 31 bits."""
 
 
 def unstuffed(coded: bytes | memoryview) -> tuple[NDArray[np.uint64], int, int]:
@@ -23,11 +23,11 @@ def unstuffed(coded: bytes | memoryview) -> tuple[NDArray[np.uint64], int, int]:
     Returns
     -------
     words : ndarray, shape (n,), uint64
-        The first bit is the highest of the first word. `PADDING` zeros follow the last bit.
+        Bits, from the highest bit of the first word on, and `PADDING` zero words.
     count : int
         Number of bits.
     marker : int
-        Byte where the marker begins; the length of `coded` if there is none.
+        First byte of the marker; the length of `coded` if there is none.
     """
     size = len(coded)
     source = np.empty(size // 8 + 1, "<u8")
@@ -43,7 +43,7 @@ def is_end(coded: bytes | memoryview, marker: int) -> bool:
 
 
 def bytes_of(words: NDArray[np.uint64], count: int) -> bytes:
-    """Return bits as entropy-coded bytes, the last one filled with ones (T.81, F.1.2.3).
+    """Return bits as entropy-coded bytes; the last byte is filled with ones (T.81, F.1.2.3).
 
     The words are overwritten.
     """
@@ -61,7 +61,7 @@ def _unstuff(source, size, words):  # type: ignore[no-untyped-def]
     marker = np.int64(size)
     for place in range(len(source)):
         word = source[place]
-        # A 0xFF byte is a 0 byte of ~word, which (v - 0x01..) & ~v & 0x80.. finds.
+        # A byte 0xFF is a byte 0 of v = ~word; (v - 0x01..) & ~v & 0x80.. finds it.
         has_ff = (~word - np.uint64(0x0101010101010101)) & word & np.uint64(0x8080808080808080)
         if not has_ff and not stuffed and 8 * place + 8 <= size:
             word = _swapped(word)

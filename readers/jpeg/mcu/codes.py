@@ -1,4 +1,4 @@
-"""Huffman codes of a JPEG in the form that `readers.jpeg.mcu.scan` reads, and those it writes."""
+"""Huffman codes of a JPEG, in the form for `readers.jpeg.mcu.scan`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from readers.jpeg.mcu.jit import njit
 LONGEST = 16
 """Bits of the longest code."""
 KNOWN_BITS = 12
-"""Bits that index `Codes.entries`; all entries fit into a CPU's fastest cache."""
+"""Bits that index `Codes.entries`. All entries fit into a CPU's first-level cache."""
 SYMBOLS_AT = 2 * (LONGEST + 1)
 """Index of the symbols in a line of `Codes.canonical`."""
 END_OF_BLOCK, UNKNOWN = 129, 64
-"""Added to the number of coefficients, 63 at most, and used in its place: see `is_within_block`."""
+"""Special numbers of coefficients in `Codes.entries`, see `is_within_block`. The first is added to
+the number, at most 63; the second replaces it."""
 CATEGORIES = 12
 """Categories of DC differences in a JPEG of 8 bits (T.81, table F.1)."""
 
@@ -27,26 +28,26 @@ class Codes(NamedTuple):
     """Codes of all tables that the components of a scan use."""
 
     layout: NDArray[np.uint64]
-    """Shape (blocks, 3): for each block of an MCU its component, its DC table and its AC table."""
+    """Shape (blocks, 3): component, DC table and AC table of each block of an MCU."""
     entries: NDArray[np.int16]
-    """Shape (tables, 4096), DC tables before AC tables: content of the next bits. For a DC table
-    the difference times 16, plus the bits of its code; 0 if the bits are too few. For an AC table
-    the number of coefficients of all codes that the bits contain completely, times 64, plus the
-    bits of these codes; `UNKNOWN` times 64 if they contain none."""
+    """Shape (tables, 4096), DC tables before AC tables, indexed by the next 12 bits. Of a DC table:
+    the difference times 16, plus the number of its bits; 0 if it has more than 12 bits. Of an AC
+    table: the number of coefficients of all codes that fit into the bits, times 64, plus the number
+    of their bits; `UNKNOWN` times 64 if no code fits."""
     canonical: NDArray[np.int32]
-    """Shape (tables, 290): the largest code of each length from 0 on, -1 if there are none; the
-    offset from a code of each length to the index of its symbol; the symbols."""
+    """Shape (tables, 290): the largest code of each length from 0 on, -1 for none; for each length,
+    the offset from a code to the index of its symbol; the symbols."""
     written: NDArray[np.uint64]
     """Shape (DC tables, 12): code of each category times 32, plus its length."""
 
 
 def codes_of(header: JpegHeader) -> tuple[Codes, bytes]:
-    """Return the codes of a JPEG, and DHT segments that add codes missing in its DC tables.
+    """Return the codes of a JPEG, and DHT segments of its DC tables with all missing codes.
 
     Raises
     ------
     NoRowsError
-        If its tables are damaged, or have no room for the missing codes.
+        If a table is damaged, or has no room for missing codes.
     """
     used = [(one.blocks, one.dc, one.ac) for one in header.components]
     return _codes(
@@ -88,20 +89,20 @@ def _codes(
 
 
 def with_all_categories(table: HuffmanTable) -> HuffmanTable:
-    """Return a DC table with a code for each category; its own codes stay.
+    """Return a DC table with a code for each category. The codes of the table stay the same.
 
-    An encoder that makes tables for one image leaves out what the image does not need. There is
-    room after the last code, because no code consists only of ones (T.81, C.2).
+    Tables that were optimised for one image lack the codes that the image does not need. New codes
+    follow the last code, because no code has only ones (T.81, C.2).
     """
     missing = bytes(sorted(set(range(CATEGORIES)) - set(table.symbols)))
     if not missing:
         return table
     if not table.symbols:
-        raise NoRowsError("a Huffman table without codes")
+        raise NoRowsError("a DC table has no codes")
     *_, (_, last, length) = table.codes()
     room = (1 << LONGEST) - 1 - ((last + 1) << (LONGEST - length))
     if len(missing) > room:
-        raise NoRowsError("no room for Huffman codes of all differences of DC coefficients")
+        raise NoRowsError("a DC table has no room for the codes of all categories")
     counts = bytearray(table.counts)
     counts[-1] += len(missing)
     return HuffmanTable(bytes(counts), table.symbols + missing)
@@ -124,7 +125,7 @@ def _canonical(table: HuffmanTable) -> list[int]:
 
 @njit
 def code_at(bits, canonical, table):  # type: ignore[no-untyped-def]
-    """Return the symbol at the start of `bits`, plus 256 times its length; 0 if there is none."""
+    """Return the symbol of the first code in `bits`, plus 256 times its length; 0 for no code."""
     found = np.uint64(0)
     for length in range(np.uint64(1), np.uint64(LONGEST + 1)):
         code = np.int64(bits >> (np.uint64(64) - length))
@@ -177,8 +178,9 @@ def enter(canonical, num_dc, entries):  # type: ignore[no-untyped-def]
 
 @njit
 def is_within_block(behind):  # type: ignore[no-untyped-def]
-    """Return whether codes end inside a block: at 64 at most, or below it plus `END_OF_BLOCK`.
+    """Return whether codes end inside a block of 64 coefficients.
 
-    Otherwise they end at 65 to 127, or at 64 or more plus `END_OF_BLOCK`, so one bit decides.
+    Then `behind` is at most 64, or less than 64 plus `END_OF_BLOCK`. Otherwise it is 65 to 127, or
+    at least 64 plus `END_OF_BLOCK`. So a single bit decides.
     """
     return (behind - np.uint64(65)) & np.uint64(64) != 0

@@ -1,10 +1,10 @@
 """Cut a region of MCUs (minimum coded units) out of a JPEG file: a smaller JPEG of the same pixels.
 
-A JPEG file does not store the positions of rows and columns, so a decoder must decode everything
-above a window, and DALI's decoder also everything beside it. Skipping codes takes a quarter of the
-time of decoding them. The bits of the MCUs that a window needs are copied unchanged, except for the
-first DC coefficients of each row: they are coded as differences from the previous MCU (ITU-T T.81,
-F.1.2.1), which is another one after the cut.
+A JPEG file does not store the positions of rows and columns. A decoder must decode everything above
+a window, and DALI's decoder also everything beside the window. Skipping codes takes a quarter of
+the time. The bits of the MCUs in the region are copied unchanged, except for the first DC
+coefficients of each row: these are differences from the previous MCU (ITU-T T.81, F.1.2.1), and the
+cut changes the previous MCU.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def cut_rows(
 ) -> bytes:
     """Return a JPEG of a region of a file whose rows are known.
 
-    `header_bytes` are all bytes before the entropy-coded ones, and `coded` the bytes of the file in
+    `header_bytes` are the bytes before the entropy-coded data. `coded` are the bytes of the file in
     ``rows.byte_range(region.top, region.top + region.rows - 1)``.
 
     Raises
@@ -75,14 +75,14 @@ class _Bits(NamedTuple):
 
     words: NDArray[np.uint64]
     start: int
-    """Bit where a row of MCUs begins."""
+    """First bit of a row of MCUs."""
     end: int
     stop: int
-    """Bit after the region if it is known, otherwise 0."""
+    """Bit after the region; 0 if unknown."""
     dc: NDArray[np.int64]
-    """DC coefficients from which this row continues."""
+    """DC coefficients before this row."""
     above: int
-    """Rows from `start` to the region."""
+    """Number of rows between `start` and the region."""
 
 
 def _cut(header_bytes: bytes, header: JpegHeader, region: McuRegion, bits: _Bits) -> bytes:
@@ -102,7 +102,7 @@ def _cut(header_bytes: bytes, header: JpegHeader, region: McuRegion, bits: _Bits
 
 @cache
 def compile_once() -> None:
-    """Compile now, or wait for another process that is compiling."""
+    """Compile now, or wait if another process is compiling."""
     with JIT.turn():
         tiny = simplejpeg.encode_jpeg(np.zeros((8, 8, 1), np.uint8), colorspace="GRAY")
         _cut_file(tiny, JpegHeader.parse(tiny), McuRegion(0, 1, 0, 1))

@@ -21,9 +21,9 @@ def find_mcu_rows(data: bytes) -> McuRows:
     Raises
     ------
     NoRowsError
-        If it has an unsupported coding.
+        If the coding is not supported.
     DamagedRowsError
-        If it is damaged.
+        If the file is damaged.
     """
     header = JpegHeader.parse(data)
     coded = memoryview(data)[header.nbytes :]
@@ -32,9 +32,9 @@ def find_mcu_rows(data: bytes) -> McuRows:
     predictions = np.zeros((header.num_rows, len(header.components)), np.int64)
     codes, _ = codes_of(header)
     sound = find_rows(words, end, *codes[:3], header.num_columns, bits, predictions)
-    # Between the last code and the end marker there is at most one padded byte.
+    # The last code is followed by less than a byte of padding, and the end marker.
     if not sound or bits[-1] + 8 <= end or not is_end(coded, marker):
-        raise DamagedRowsError("the entropy-coded bytes do not add up")
+        raise DamagedRowsError("the entropy-coded data do not fit the size of the image")
     if (predictions != predictions.astype(np.int16)).any():
         raise DamagedRowsError("the DC coefficients are too large")
     starts = 8 * header.nbytes + _with_stuffing(bits, coded[:marker])
@@ -50,5 +50,5 @@ def _with_stuffing(bits: NDArray[np.int64], coded: memoryview) -> NDArray[np.int
     """Convert bit positions without stuffed zeros to positions with them."""
     data = np.frombuffer(coded, np.uint8)
     stuffed = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] == 0)) + 1
-    before = stuffed - np.arange(len(stuffed))  # image bytes before each of them
+    before = stuffed - np.arange(len(stuffed))  # other bytes before each stuffed zero
     return bits + 8 * np.searchsorted(before, bits // 8, side="right")

@@ -23,15 +23,14 @@ class McuRegion(NamedTuple):
     def around(cls, header: JpegHeader, y: int, x: int, height: int, width: int) -> McuRegion:
         """Return the region that decodes to the pixels of a window of the stored image.
 
-        It has one more MCU on each side, because subsampled colours are interpolated from
-        neighbouring pixels.
+        It has one more MCU on each side, because decoders interpolate subsampled colours.
         """
         top, bottom = _around(y, height, header.mcu_height, header.num_rows)
         left, right = _around(x, width, header.mcu_width, header.num_columns)
         return cls(top, bottom - top, left, right - left)
 
     def without_columns(self, header: JpegHeader) -> McuRegion:
-        """Return the region with whole rows if decoding the MCUs beside it is faster."""
+        """Return the region with whole rows if this is faster than cutting columns."""
         columns = header.num_columns
         if 5 * (columns - self.columns) > 3 * columns:
             return self
@@ -46,16 +45,16 @@ class McuRegion(NamedTuple):
 
 
 def _around(start: int, size: int, mcu: int, count: int) -> tuple[int, int]:
-    """Return the first MCU that some pixels need, and the end of such MCUs."""
+    """Return the first MCU and the end of the MCUs that some pixels need."""
     return max(0, start // mcu - 1), min(count, (start + size - 1) // mcu + 2)
 
 
 def saves_time(box: Box, image_height: int, image_width: int) -> bool:
     """Return whether cutting a box out of a stored image is faster than decoding the image.
 
-    DALI's decoder takes 0.55 to 0.65 microseconds for each MCU, of 0.06 kB, above or beside a
-    window; skipping one takes 0.34. So it pays off if a decoder is spared two thirds of the skipped
-    MCUs. They are estimated, because parsing a header takes longer than this.
+    DALI's decoder takes 0.55 to 0.65 microseconds for each MCU of 0.06 kB above or beside a window.
+    Skipping an MCU here takes 0.34. Cutting is faster if the decoder is spared two thirds of the
+    skipped MCUs. The size of MCUs is assumed, because parsing a header takes longer than this.
     """
     y, x, height, width = box
     top, left = max(0, y - _USUAL_MCU), max(0, x - _USUAL_MCU)

@@ -21,7 +21,7 @@ class DamagedRowsError(NoRowsError):
 
 
 class ChangedRowsError(NoRowsError):
-    """The file has the recorded size and header, but other rows."""
+    """The file has the recorded size and header, but its rows have changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +29,17 @@ class McuRows:
     """Positions and checksums of the rows of MCUs in a file."""
 
     file_nbytes: int
-    """Bytes of the file, part of its identity."""
+    """Bytes of the file, to recognise the file."""
     header_nbytes: int
-    """Bytes before the entropy-coded ones."""
+    """Bytes before the entropy-coded data."""
     header_crc: int
-    """CRC-32 of the header, also part of the file's identity."""
+    """CRC-32 of the header, to recognise the file."""
     starts: NDArray[np.int64]
-    """Shape (rows + 1,): position in the file, 8 times the byte plus the bit, where each row begins
-    and where the image ends."""
+    """Shape (rows + 1,): first bit of each row in the file, and end of the image, in bits."""
     predictions: NDArray[np.int16]
-    """Shape (rows, components): DC coefficients from which each row continues."""
+    """Shape (rows, components): DC coefficients before each row."""
     crcs: NDArray[np.uint32]
-    """Shape (rows,): CRC-32 of each row's bytes, including those shared with its neighbours."""
+    """Shape (rows,): CRC-32 of each row's bytes, including bytes shared with other rows."""
 
     def pack(self) -> bytes:
         """Return the rows as bytes: 12 + 2 * components per row."""
@@ -53,9 +52,9 @@ class McuRows:
 
     @classmethod
     def unpack(cls, packed: bytes) -> McuRows:
-        """Parse the result of `pack`; NoRowsError if it has another version."""
+        """Parse the result of `pack`; NoRowsError for another version."""
         if packed[:1] != bytes((_VERSION,)):
-            raise NoRowsError(f"version {packed[:1]!r}")
+            raise NoRowsError(f"the MCU index has version {packed[:1]!r}")
         _, components, header_nbytes, file_nbytes, header_crc = _PACKED.unpack_from(packed)
         rows = (len(packed) - _PACKED.size - 8) // (12 + 2 * components)
         starts = np.frombuffer(packed, "<i8", rows + 1, _PACKED.size)
@@ -66,11 +65,11 @@ class McuRows:
         return cls(file_nbytes, header_nbytes, header_crc, starts, predictions, crcs)
 
     def is_of(self, header: bytes, file_nbytes: int) -> bool:
-        """Return whether a file is still the one in which the rows were found."""
+        """Return whether these are the header and the size of the recorded file."""
         return self.file_nbytes == file_nbytes and self.header_crc == isal_zlib.crc32(header)
 
     def byte_range(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of bytes in the file that contains rows `first` to `last`."""
+        """Return the range of bytes in the file with rows `first` to `last`."""
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
 
     def check(self, first: int, last: int, coded: bytes) -> None:
@@ -80,6 +79,4 @@ class McuRows:
         crcs = self.crcs[first : last + 1].tolist()
         for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
             if isal_zlib.crc32(view[begin:end]) != crcs[row]:
-                raise ChangedRowsError(
-                    f"row {first + row} of MCUs has changed since it was recorded"
-                )
+                raise ChangedRowsError(f"MCU row {first + row} has changed since it was recorded")

@@ -1,4 +1,4 @@
-"""Skip MCUs in entropy-coded data. Only the lengths of codes, and DC coefficients, are decoded."""
+"""Skip MCUs in entropy-coded data: only lengths of codes and DC coefficients are decoded."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def find_rows(words, end, layout, entries, canonical, num_columns, starts, predi
     num_columns : int
         MCUs per row.
     starts, predictions : ndarray, shape (rows + 1,), int64, and (rows, components), int64
-        Output: the bit where each row begins and the last one ends, and the DC coefficients from
-        which each row continues.
+        Output: first bit of each row and end of the last row; DC coefficients before each row.
 
     Returns
     -------
@@ -53,18 +52,18 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
     words : ndarray, shape (n,), uint64
         Bits, see `readers.jpeg.mcu.bits.unstuffed`.
     span : tuple of int
-        Bit where a row begins; number of all bits; and the bit after the region, or 0 if it is
-        unknown. If it is known, the region must consist of whole rows.
+        First bit of a row; number of all bits; bit after the region, 0 if unknown. If it is known,
+        the region must have whole rows.
     layout, entries, canonical, written : ndarray
         See `readers.jpeg.mcu.codes.Codes`.
     dc : ndarray, shape (components,), int64
-        DC coefficients from which the row continues; overwritten.
+        DC coefficients before the row; overwritten.
     num_columns : int
         MCUs per row.
     region : tuple of int
-        Rows above the region, its rows, its first column, and its columns.
+        Number of rows above the region; its rows, its first column and its columns.
     found : ndarray, shape (m,), uint64
-        Output; zeros, as long as `words` plus one word for each row and component.
+        Output, zeros; as long as `words` plus a word for each row and component.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
     before, to = np.zeros_like(dc), np.uint64(0)
     blocks = len(layout)
     passed = above * num_columns + left
-    if columns == num_columns:  # as one row: only the first DC is recoded
+    if columns == num_columns:  # like one row, with one recoded DC
         rows, columns = 1, rows * columns
     for _ in range(rows):
         at = _pass_blocks(words, at, end, 0, passed * blocks, layout, entries, canonical, dc)
@@ -110,7 +109,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
 
 @njit
 def _coded(value, written):  # type: ignore[no-untyped-def]
-    """Return the code of a DC difference times 64, plus its length; 0 if there is none."""
+    """Return the code of a DC difference times 64, plus its length; 0 if there is no code."""
     category = np.uint64(0)
     while abs(value) >> np.int64(category):
         category += np.uint64(1)
@@ -136,7 +135,7 @@ def _behind_dc(words, at, entries, canonical, table):  # type: ignore[no-untyped
 def _pass_blocks(words, at, end, block, count, layout, entries, canonical, dc):  # type: ignore[no-untyped-def]
     """Skip `count` blocks and add their DC differences; return the next bit, or _DAMAGED.
 
-    This is one function because numba counts references to arrays that are passed to another.
+    This is one function, because numba counts references to arrays at each call.
     """
     block, blocks = np.uint64(block), np.uint64(len(layout))
     for _ in range(count):

