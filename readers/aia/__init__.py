@@ -1,6 +1,6 @@
-"""AIA level 1, and HMI: the positions of pixels on the Sun, and the factors that calibrate them.
+"""AIA level 1 and HMI: positions of pixels on the Sun, and calibration factors.
 
-Each module is named after its counterpart in aiapy, and its tests compare the two. Pixels are not
-processed here: to the bytes of `readers.fits.reader.FitsReader`, `reader.AiaReader` adds the matrix
-by which the graph resamples, and the factor by which it multiplies.
+Modules are named after their counterparts in aiapy, and tests compare the two. Pixels are not
+processed here: `reader.AiaReader` adds a matrix and a factor to the bytes of
+`readers.fits.reader.FitsReader`. The graph resamples by the matrix and multiplies by the factor.
 """

@@ -22,7 +22,7 @@ def is_hmi(header: Mapping[str, Any]) -> bool:
 
 
 def channel_name(header: Mapping[str, Any]) -> str:
-    """Return the channel's name as in presets: e.g. ``171`` (WAVELNTH), or ``hmi_m`` (CONTENT).
+    """Return the channel's name in presets, e.g. ``171`` (by WAVELNTH) or ``hmi_m`` (by CONTENT).
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Degradation: sensitivity relative to that at launch, as aiapy.calibrate.degradation.
+"""Degradation: sensitivity relative to the launch, as in aiapy.calibrate.degradation.
 
-Pixels are divided by it. The official table is SolarSoft's ``aia_V10_20201119_190000_
-response_table.txt``; after 2020-06-01 its channels no longer change.
+Pixels are divided by the degradation. The official table is SolarSoft's
+``aia_V10_20201119_190000_response_table.txt``. Its values are constant after 2020-06-01.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OFFICIAL_URL = (
 )
 """URL of SolarSoft's table, as in aiapy."""
 OFFICIAL_SHA256 = "0a3f2db39d05c44185f6fdeec928089fb55d1ce1e0a805145050c6356cbc6e98"
-"""SHA-256 of that file, as pinned by aiapy."""
+"""SHA-256 of this file, as in aiapy."""
 
 _OFFICIAL = (
     *("DATE", "VER_NUM", "WAVE_STR", "T_START", "T_STOP", "EFF_AREA"),
@@ -38,9 +38,9 @@ class _Epoch(NamedTuple):
     stop: int
     """T_STOP."""
     ratio: float
-    """Effective area, relative to that at launch."""
+    """Effective area relative to the launch."""
     coefficients: tuple[float, float, float]
-    """EFFA_P1 to P3, per day, per day squared, ..."""
+    """EFFA_P1 to EFFA_P3, per day, per day squared and per day cubed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Epochs:
     def at(self, time: int) -> float | None:
         """Return the degradation at a time; None if no row is valid.
 
-        If several rows are valid, the one added to the table last is used.
+        If several rows are valid, the one with the latest DATE is used.
         """
         for epoch in reversed(self.epochs):
             if epoch.start <= time < epoch.stop:
@@ -70,7 +70,7 @@ class _Factors:
     factors: tuple[float, ...]
 
     def at(self, time: int) -> float | None:
-        """Return the degradation at a time; None before the first and after the last."""
+        """Return the degradation at a time; None before the first date and after the last date."""
         first, last = self.times[0], self.times[-1]
         if not first <= time <= last:
             return None
@@ -88,7 +88,7 @@ class CorrectionTable:
     version: int | None
     """VER_NUM; None for a table of dates and factors."""
     curves: Mapping[int, _Epochs | _Factors]
-    """Curves by wavelength in angstrom."""
+    """Degradation over time, by wavelength in angstrom."""
     path: str = field(default="", repr=False, compare=False)
     """Path of the file."""
 
@@ -101,47 +101,48 @@ class CorrectionTable:
         Parameters
         ----------
         path : path
-            SolarSoft's text file, or CSV or ECSV with columns of the same names; or, for one
-            channel, CSV with the columns ``date`` and ``factor``, dates ascending; factors are
-            interpolated linearly.
+            SolarSoft's text file, or CSV or ECSV with the same columns. Or CSV for one channel with
+            the columns ``date`` (ascending) and ``factor`` (interpolated linearly).
         version : int
-            VER_NUM of the rows to use. JSOC's aia.response mixes versions, whose areas must not be
-            compared: at 94 angstrom in 2015 they differ by 4.5 %.
+            VER_NUM of the rows to use. JSOC's aia.response mixes versions, which must not be
+            combined: at 94 angstrom in 2015 their areas differ by 4.5 %.
         channel : int, optional
             Wavelength in angstrom, for a table that only has dates and factors.
 
         Raises
         ------
         ValueError
-            If it is not such a table, or lacks the version.
+            If the file is not such a table, or lacks the version.
         """
         file = TableFile.read(path)
         if {name.lower() for name in file.columns} == _FACTORS:
             if channel is None:
                 raise ValueError(
-                    f"{file.path}: a table with the columns date and factor does not name its "
-                    "channel: set it, e.g. channel=171"
+                    f"{file.path}: a table with the columns date and factor needs a channel: set "
+                    "it, e.g. channel=171"
                 )
             return cls(file.name, file.sha256, None, {channel: _factors(file)}, file.path)
         file.check(_OFFICIAL, "an AIA response table (or one with the columns date and factor)")
         if channel is not None:
-            raise ValueError(f"{file.path}: channel is for tables with the columns date and factor")
+            raise ValueError(
+                f"{file.path}: the table has channels of its own: leave out channel={channel}"
+            )
         return cls(file.name, file.sha256, version, _official(file, version), file.path)
 
     def degradation(self, channel: int, time: str) -> float:
-        """Return the sensitivity relative to that at launch; pixels are to be divided by it.
+        """Return the sensitivity relative to the launch, by which pixels must be divided.
 
         Parameters
         ----------
         channel : int
             Wavelength in angstrom.
         time : str
-            DATE-OBS, which aiapy uses too, not T_OBS. See `readers.aia.times`.
+            DATE-OBS, as in aiapy, not T_OBS. See `readers.aia.times`.
 
         Raises
         ------
         ValueError
-            If the table has no such channel, or nothing for that time.
+            If the table has no such channel, or no value for this time.
 
         Notes
         -----
@@ -155,7 +156,10 @@ class CorrectionTable:
             )
         found = curve.at(tai_nanoseconds(time))
         if found is None:
-            raise ValueError(f"correction table {self.name} has nothing for {channel} at {time}")
+            raise ValueError(
+                f"correction table {self.name} has no value for channel {channel} at {time}: use a "
+                "newer table, or leave the row out"
+            )
         return found
 
 
@@ -172,7 +176,7 @@ def _official(file: TableFile, version: int) -> dict[int, _Epochs]:
     curves: dict[int, list[_Epoch]] = {}
     at_launch: dict[int, float] = {}
     for row in np.argsort(dates, kind="stable").tolist():
-        # THICK filters have other areas; the UV channels have no such suffix.
+        # Thick filters have other areas. The UV channels have no suffix.
         band = bands[row].removesuffix("_THIN")
         if versions[row] != version or not band.isdigit():
             continue

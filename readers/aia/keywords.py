@@ -1,4 +1,4 @@
-"""Read required FITS keywords, type-checked."""
+"""Read required FITS keywords and check their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def number(header: Mapping[str, Any], key: str) -> float:
-    """Return a numeric keyword; raise ValueError if it is missing, not a number, or not finite."""
+    """Return a numeric keyword; ValueError if it is missing or not a finite number."""
     value = header.get(key)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
@@ -16,7 +16,7 @@ def number(header: Mapping[str, Any], key: str) -> float:
 
 
 def text(header: Mapping[str, Any], key: str) -> str:
-    """Return a stripped text keyword; raise ValueError if it is missing, empty, or not a text."""
+    """Return a text keyword without blanks around it; ValueError if missing, blank or not text."""
     value = header.get(key)
     if isinstance(value, str) and value.strip():
         return value.strip()

@@ -1,7 +1,7 @@
-"""Master pointing of each telescope, in slots of three hours, as aiapy's update_pointing.
+"""Master pointing of each telescope, in slots of three hours, as in aiapy's update_pointing.
 
-The table is read once. Reader processes map its numbers (`readers.index.columns`) and use binary
-search.
+The table is read once. Reader processes map its numbers into memory (`readers.index.columns`) and
+use binary search.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Pointing(NamedTuple):
     """The pointing of a telescope."""
 
     x0: float
-    """Column of the Sun's centre in pixels, 0 at the centre of the first one."""
+    """Column of the Sun's centre, in pixels from the centre of the first pixel."""
     y0: float
-    """Row of the Sun's centre in pixels, 0 at the centre of the first one."""
+    """Row of the Sun's centre, in pixels from the centre of the first pixel."""
     imscale: float
     """Arcsec/pixel."""
     instrot: float
-    """Rotation of the CCD in degrees."""
+    """Rotation of the CCD, in degrees."""
 
 
 @dataclass(frozen=True)
 class PointingTable:
-    """The Pointing of each telescope in each time slot. See `read`."""
+    """The pointing of each telescope in each time slot. See `read`."""
 
     name: str
     """Name of the file."""
@@ -50,8 +50,8 @@ class PointingTable:
     span: tuple[str, str]
     """First T_START and last T_STOP, as written in the file."""
     columns: Columns = field(repr=False, compare=False)
-    """For each slot ``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and, for
-    each channel, its ``X0``, ``Y0``, ``IMSCALE`` and ``INSTROT``."""
+    """For each slot ``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and a
+    column for each channel with X0, Y0, IMSCALE and INSTROT."""
     path: str = field(default="", repr=False, compare=False)
     """Path of the file."""
 
@@ -62,15 +62,15 @@ class PointingTable:
         Parameters
         ----------
         path : path
-            CSV as published by LM-SAL (``aia_pointing_table.csv``), or CSV or ECSV written from
-            the result of aiapy's ``get_pointing_table``. Columns T_START, T_STOP,
-            ``A_171_X0``, ``A_171_Y0`` (pixel, counted from 0), ``A_171_IMSCALE`` (arcsec/pixel),
-            ``A_171_INSTROT`` (degree), and so on for other channels.
+            CSV of LM-SAL (``aia_pointing_table.csv``), or CSV or ECSV written from the result of
+            aiapy's ``get_pointing_table``. Columns T_START and T_STOP, and for each channel
+            ``A_171_X0``, ``A_171_Y0`` (pixel, counted from 0), ``A_171_IMSCALE`` (arcsec/pixel) and
+            ``A_171_INSTROT`` (degree).
 
         Raises
         ------
         ValueError
-            If it is not such a table, or its rows are not in the order of T_START.
+            If the file is not such a table, or its rows are not in the order of T_START.
         """
         from readers.index.index_file import store_columns  # not in reader processes
 
@@ -80,7 +80,7 @@ class PointingTable:
         file.check(("T_START", "T_STOP", *needed), "a master pointing table")
         starts, stops = file.times("T_START"), file.times("T_STOP")
         if (np.diff(starts) < 0).any():
-            raise ValueError(f"{file.path}: expected rows in the order of T_START: sort the table")
+            raise ValueError(f"{file.path}: T_START must be ascending: sort the table")
         columns = {"T_START": starts, "reach": np.maximum.accumulate(stops)}
         for name in names:
             values = [file.numbers(f"A_{name}_{quantity}") for quantity in _QUANTITIES]
@@ -113,7 +113,7 @@ class PointingTable:
             known = ", ".join(map(str, self.channels))
             raise ValueError(f"pointing table {self.name} has no channel {channel}, it has {known}")
         when = tai_nanoseconds(time)
-        # In the first slot with a `reach` after the time, `reach` is the T_STOP of this slot.
+        # The first slot with a `reach` after the time also has its T_STOP after the time.
         slot = int(np.searchsorted(self.columns.array("reach"), when, side="right"))
         starts = self.columns.array("T_START")
         if slot == len(starts) or starts[slot] > when:
@@ -126,16 +126,16 @@ class PointingTable:
             if not np.isfinite(value):
                 raise ValueError(
                     f"pointing table {self.name} has no A_{channel:03d}_{quantity} for T_OBS "
-                    f"{time}: leave such files out, or use a table with a value"
+                    f"{time}: leave the row out, or use a newer table"
                 )
         return Pointing(*(float(value) for value in values))
 
 
 def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str, float]:
-    """Return the keywords that replace those of a full 4096x4096 frame, from a pointing table.
+    """Return new keywords for a full frame of 4096x4096, from a pointing table.
 
-    WAVELNTH, T_OBS, SAT_ROT, NAXIS1 and NAXIS2 of the header are used. The new keywords are valid
-    only if PCi_j and CDi_j are removed from it.
+    WAVELNTH, T_OBS, SAT_ROT, NAXIS1 and NAXIS2 of the header are used. PCi_j and CDi_j must be
+    removed from the header.
 
     Returns
     -------
@@ -150,15 +150,16 @@ def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str
 
     Notes
     -----
-    ``aiapy.calibrate.update_pointing`` of release 0.10; but that keeps a keyword if the table has
-    no value for it, which mixes old and new pointing. Release 0.12 adds the change of X0_MP and
-    Y0_MP to CRPIX1 and CRPIX2. That is the same if these agree, as in the frames of JSOC.
+    ``aiapy.calibrate.update_pointing`` of release 0.10. However, aiapy keeps keywords without a
+    value in the table, and so mixes old and new pointing. Release 0.12 adds the change of X0_MP and
+    Y0_MP to CRPIX1 and CRPIX2. The result is the same if X0_MP and Y0_MP agree with CRPIX1 and
+    CRPIX2, as in frames of JSOC.
     """
     height, width = header.get("NAXIS2"), header.get("NAXIS1")
     if (height, width) != FULL_FRAME:
         raise ValueError(
-            f"the image is {height}x{width}, but a pointing table is for frames of 4096x4096: use "
-            "none for other files"
+            f"the image is {height}x{width}, but a pointing table needs frames of 4096x4096: leave "
+            "the row out, or set no pointing table"
         )
     found = table.pointing(round(number(header, "WAVELNTH")), text(header, "T_OBS"))
     return {

@@ -1,7 +1,7 @@
 """Reader of AIA level 1 and HMI files: the bytes that a registered window needs, and its matrix.
 
-Nothing is resampled here. The graph gets the bytes of `dali_pipelines.FitsReader`, the matrix
-from pixels of the output to pixels of the part that was read, and factors for the values.
+Nothing is resampled here. The graph gets the bytes of `dali_pipelines.FitsReader`, the matrix from
+pixels of the output to pixels of the part that was read, and a factor for the values.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ class AiaReader:
     scale, center, radius
         As for `readers.aia.registration.register_matrix`.
     reduce : int, optional
-        Samples along each axis that the graph averages for a pixel; by default the number of the
-        file's pixels there.
+        Samples per pixel along each axis that the graph averages. The default is the number of
+        pixels of the file per pixel of the output.
     order : {1, 3}
-        Order of the spline for resampling, which determines how many surrounding pixels are read.
+        Order of the spline for resampling. It determines how many surrounding pixels are read.
     deconvolved : tuple of int
-        Channels (WAVELNTH) that the graph deconvolves: whole frames are read for each window, and
-        files other than 4096x4096 frames of these channels raise ReadError. () for none.
+        Channels (WAVELNTH) that the graph deconvolves; () for none. Whole frames are read for each
+        window. All files but frames of 4096x4096 of these channels raise ReadError.
     pointing : PointingTable, optional
-        Source of the pointing, instead of the header.
+        Pointing to use in place of the header's.
     correction : CorrectionTable, optional
         Divide frames of AIA by the degradation at DATE-OBS.
     exposure : bool
         Divide frames of AIA by EXPTIME.
     missing : float
-        Value of pixels that are missing in the image, or outside it.
+        Value of pixels that are missing in the image, or outside the image.
     lowest, floor : float
-        Before resampling, pixels of AIA below `lowest` are raised to it, and pixels at or below
+        Before resampling, pixels of AIA below `lowest` are set to `lowest`, and pixels at or below
         `floor` are treated as missing.
     curves : tuple of float, or mapping
-        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`; a
-        file of a channel that the mapping lacks raises ReadError.
+        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`.
+        Files of other channels than in the mapping raise ReadError.
     rules : HeaderRules
         Files that break a rule raise ReadError.
     largest_tile : float
@@ -100,12 +100,12 @@ class AiaReader:
         SampleSpec(name="frame", dtype="int64", shape=(4,)),
         SampleSpec(name="wavelnth", dtype="int32", shape=(1,)),
     )
-    """Arrays of `FitsReader` for the part that was read; an empty array of shape (height, width, 0)
-    with the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output before
-    reduction to those of that part; the number of pixels along each axis that are reduced to one,
-    shape (1,); the factor for the values, shape (1,); the file's `curves`; `missing` twice,
-    `lowest` and `floor`; y and x of that part in the image, and the image's height and width; and
-    WAVELNTH, 0 for HMI."""
+    """Arrays of `FitsReader` for the part of the image that was read. ``grid``: empty array of
+    shape (height, width, 0) for the size of the output. ``matrix``: from pixels (x, y) of the
+    output before reduction to pixels of the part. ``reduce``: pixels along each axis that are
+    averaged to one. ``gain``: factor for the values. ``stretch``: `curves` of the file.
+    ``special``: `missing` twice, `lowest` and `floor`. ``frame``: y and x of the part in the image,
+    height and width of the image. ``wavelnth``: WAVELNTH, 0 for HMI."""
     channels = 1
     turns = True
 
@@ -125,7 +125,7 @@ class AiaReader:
             raise ValueError(f"center must be one of {get_args(Center)}, got {self.center!r}")
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the part of the image that the window needs; all of it without a window."""
+        """Read the part of the image that the window needs; the whole image without a window."""
         header = self.header(row)
         with self._read_errors(row):
             matrix, reduce, box = self._geometry(header, window)
@@ -149,12 +149,12 @@ class AiaReader:
         return Sample(arrays, stored.input_bytes, self.shape)
 
     def header(self, row: Row) -> dict[str, Any]:
-        """Read the keywords that are used here, updated from the pointing table if there is one.
+        """Read the keywords that are used here, with the pointing of the table if it is set.
 
         Raises
         ------
         ReadError
-            If the file cannot be read or breaks a rule, or the pointing table has no value for it.
+            If the file cannot be read or breaks a rule, or if the pointing table has no value.
         """
         header = self._fits.header(row, _KEYS)
         with self._read_errors(row):
@@ -167,7 +167,7 @@ class AiaReader:
         return keywords
 
     def gain(self, header: Mapping[str, Any]) -> float:
-        """Return 1 / (EXPTIME * degradation), with the factors that are switched on; 1 for HMI.
+        """Return 1 / (EXPTIME * degradation), by the settings; 1 for HMI.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class AiaReader:
         return 1 / divisor
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the headers up to the image's; the size is that of the registered image."""
+        """Read the headers up to the image's; return the size of the registered image."""
         header = self.header(row)
         with self._read_errors(row):
             *_, box = self._geometry(header, window)
@@ -213,7 +213,7 @@ class AiaReader:
         self._fits.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return a sample without bytes of a file, whose pixels become NaN."""
+        """Return a sample without payload, whose pixels become NaN."""
         curves = self.curves
         curve = next(iter(curves.values())) if isinstance(curves, Mapping) else curves
         arrays: dict[str, NDArray[Any]] = {
@@ -236,7 +236,7 @@ class AiaReader:
     def _geometry(
         self, header: Mapping[str, Any], window: Window | None
     ) -> tuple[NDArray[np.float64], int, Box]:
-        """Return the matrix to pixels of the image, `reduce`, and the box to read."""
+        """Return the matrix to pixels of the image, `reduce` and the box to read."""
         matrix = register_matrix(
             header,
             shape=self.shape,
@@ -247,7 +247,7 @@ class AiaReader:
         )
         pixels = math.sqrt(abs(np.linalg.det(matrix[:, :2])))
         reduce = self.reduce or max(1, round(pixels))
-        # The matrix starts from pixels before reduction, whose mean position is that of the pixel.
+        # The matrix starts from pixels before reduction. Their mean is the pixel's position.
         step = 1 / reduce
         matrix[:, 2] += matrix[:, :2] @ np.full(2, (step - 1) / 2)
         matrix[:, :2] *= step
@@ -272,8 +272,8 @@ class AiaReader:
         height, width = _image_shape(header)
         if is_hmi(header) or (height, width) != FULL_FRAME:
             raise ValueError(
-                f"only AIA frames of 4096x4096 can be deconvolved, got "
-                f"{header['INSTRUME']}, {height}x{width} (height x width)"
+                f"only AIA frames of 4096x4096 can be deconvolved, got {header['INSTRUME']} of "
+                f"{height}x{width} (height x width): leave the row out"
             )
         channel = round(number(header, "WAVELNTH"))
         if channel not in self.deconvolved:

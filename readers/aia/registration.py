@@ -1,6 +1,6 @@
 """Registration: the affine matrix that rotates, scales and centres an image, as aiapy's register.
 
-Pixels are not processed here: the matrix maps pixels of the output to the input.
+Pixels are not processed here. The matrix maps pixels of the output to pixels of the input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLATE_SCALE = 0.6
 """Arcsec/pixel of registered level 1.5 frames, as in JSOC and aiapy."""
 
 _FARTHEST = 1e9
-"""Pixels. Up to this number, positions in float64 are exact to 1e-7 pixels."""
+"""Most pixels for which positions in float64 are exact to 1e-7 pixels."""
 
 
 def register_matrix(
@@ -37,7 +37,7 @@ def register_matrix(
     radius: float | None = None,
     window: Window | None = None,
 ) -> NDArray[np.float64]:
-    """Return the matrix from pixels of the registered image to those of a file.
+    """Return the matrix from pixels of the registered image to pixels of a file.
 
     Parameters
     ----------
@@ -49,20 +49,19 @@ def register_matrix(
         Arcsec/pixel of the registered image, along both axes. For files of other sizes aiapy uses
         the multiple of 0.6 nearest to CDELT1.
     center : {"reference_pixel", "sun"}
-        What is put at the centre of the registered image. aiapy uses the reference pixel, which is
-        the centre of the Sun if CRVALi are 0.
+        Centre of the registered image. aiapy uses the reference pixel. If CRVALi are 0, this is the
+        centre of the Sun.
     radius : float, optional
-        Radius of the Sun, RSUN_OBS, in pixels of the registered image; `scale` is then ignored.
+        Pixels of the registered image for the radius of the Sun, RSUN_OBS, in place of `scale`.
     window : Window, optional
-        Part of the registered image, from whose pixels the matrix maps. Its angle rotates the
-        content counterclockwise (rows counted upwards) and its zoom enlarges it, both about its
-        centre.
+        Part of the registered image. The matrix then maps pixels of the window. Angle and zoom of
+        the window rotate the content counterclockwise (rows counted upwards) and enlarge it, about
+        the centre of the window.
 
     Returns
     -------
     ndarray, shape (2, 3), float64
-        ``matrix @ (x, y, 1)`` is the pixel (x, y) of the file. Both are counted from 0, at the
-        centre of the first pixel.
+        ``matrix @ (x, y, 1)`` is the pixel (x, y) of the file. The centre of the first pixel is 0.
 
     Raises
     ------
@@ -72,14 +71,20 @@ def register_matrix(
     Notes
     -----
     ``aiapy.calibrate.register`` and ``sunpy.map.GenericMap.rotate``, but with an output of fixed
-    size. They scale both axes by CDELT1, which is the same for square pixels.
+    size. These scale both axes by CDELT1, with the same result for square pixels.
     """
     wcs = AffineWCS.of(header)
-    grid = wcs.to_pixel * _target_scale(header, scale, radius)
+    linear = wcs.to_pixel * _target_scale(header, scale, radius)
     pixel, _ = _anchor(wcs, center)
-    matrix = _affine(grid, pixel, _middle(shape)) @ _window_matrix(window, shape)
+    middle = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2])
+    matrix = np.column_stack((linear, pixel - linear @ middle))
+    if window is not None:
+        matrix = matrix @ np.vstack((window.matrix(*shape), (0, 0, 1)))
     if not np.abs(matrix).max() < _FARTHEST:
-        raise ValueError(f"the header's coordinates lead far outside any image: {matrix.tolist()}")
+        raise ValueError(
+            f"the header's coordinates are far outside the image (matrix {matrix.tolist()}): check "
+            "CRPIXi, CRVALi and CDELTi"
+        )
     return matrix
 
 
@@ -89,9 +94,9 @@ def _target_scale(header: Mapping[str, Any], scale: float, radius: float | None)
 
 
 def frame_scale(header: Mapping[str, Any]) -> float:
-    """Return the arcsec/pixel to which ``aiapy.calibrate.register`` registers a file.
+    """Return the arcsec/pixel of ``aiapy.calibrate.register`` for a file.
 
-    0.6 for frames of 4096x4096, otherwise the multiple of 0.6 nearest to the file's own scale.
+    This is 0.6 for frames of 4096x4096, otherwise the multiple of 0.6 nearest to the file's scale.
     """
     wcs = AffineWCS.of(header)
     if wcs.shape == FULL_FRAME:
@@ -113,7 +118,7 @@ def level15_header(
     Parameters
     ----------
     header : Header
-        Header of the file. Keywords that do not affect pixels are kept.
+        Header of the file. Keywords without effect on pixels are kept.
     shape, scale, center, radius
         As for `register_matrix`.
 
@@ -142,27 +147,7 @@ def level15_header(
 
 
 def _anchor(wcs: AffineWCS, center: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the pixel of the file that is put at the centre, and its world coordinates."""
+    """Return the pixel of the file for the centre of the output, and its world coordinates."""
     if center not in get_args(Center):
         raise ValueError(f"center must be one of {get_args(Center)}, got {center!r}")
     return (wcs.sun_centre, np.zeros(2)) if center == "sun" else (wcs.reference, wcs.crval)
-
-
-def _middle(shape: tuple[int, int]) -> NDArray[np.float64]:
-    height, width = shape
-    return np.array([(width - 1) / 2, (height - 1) / 2])
-
-
-def _affine(
-    linear: NDArray[np.float64], target: NDArray[np.float64], origin: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the matrix, shape (2, 3), of ``target + linear @ (pixel - origin)``."""
-    return np.column_stack((linear, target - linear @ origin))
-
-
-def _window_matrix(window: Window | None, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return the matrix, shape (3, 3), from pixels of a window to those of the whole image."""
-    matrix = np.eye(3)
-    if window is not None:
-        matrix[:2] = window.matrix(*shape)
-    return matrix

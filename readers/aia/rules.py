@@ -1,4 +1,4 @@
-"""Rules for headers of usable files, checked when a file is read or for a whole Index."""
+"""Rules for the headers of usable files, checked for each file or for a whole Index."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ _FLAGS = {
 
 
 class _Bits(int):
-    """Bits, which `help` and `repr` show as such."""
+    """Integer that is shown as bits."""
 
     def __repr__(self) -> str:
         return f"{int(self):#010x}"
 
 
 class Violation(NamedTuple):
-    """The reason why a file is rejected."""
+    """The reason to reject a file."""
 
     rule: str
-    """The keyword that breaks the rule, or ``full disk``."""
+    """The wrong keyword, or ``full disk``."""
     message: str
     """Expected and found values."""
 
 
 class Selection(NamedTuple):
-    """The rows of a table divided by the rules."""
+    """The rows of a table that keep or break the rules."""
 
     rows: NDArray[np.int64]
-    """Rows to use, in order, shape (k,)."""
+    """Rows that keep the rules, in order, shape (k,)."""
     refused: dict[int, Violation]
     """All other rows."""
 
@@ -74,28 +74,28 @@ class Selection(NamedTuple):
 class HeaderRules:
     """Rules for the header of an AIA or HMI image.
 
-    It must have INSTRUME, QUALITY, LVL_NUM, IMG_TYPE, EXPTIME, PERCENTD, RSUN_OBS, CRPIXi, CRVALi,
-    CUNITi, CDELTi (not with CDi_j), and the rotation, as CROTA2, PCi_j or CDi_j. If a rule is off,
-    its keyword may be missing. HMI has neither LVL_NUM nor IMG_TYPE, and other bits in QUALITY: for
-    HMI only QUALITY and the geometry are checked.
+    The header must have INSTRUME, QUALITY, LVL_NUM, IMG_TYPE, EXPTIME, PERCENTD, RSUN_OBS, CRPIXi,
+    CRVALi, CUNITi, CDELTi (not with CDi_j), and the rotation as CROTA2, PCi_j or CDi_j. The keyword
+    of a rule that is switched off may be missing. For HMI only QUALITY and the geometry are
+    checked, because HMI has no LVL_NUM and IMG_TYPE, and other bits in QUALITY.
     """
 
     quality: int = _Bits(0xFFFF_FFFF & ~(0x1F | 1 << 30))
-    """Bits of AIA's QUALITY that reject a file; 0 for none. By default all bits except those for
-    missing ancillary data (0 to 4) and for a quicklook image (30)."""
+    """Bits of AIA's QUALITY that reject a file; 0 for none. By default all bits but 0 to 4 (missing
+    ancillary data) and 30 (quicklook image)."""
     hmi_quality: int = _Bits(0xFFFE_0000 | 0x4000 | 0x200 | 0x20)
-    """Bits of HMI's QUALITY that reject a file. By default: no observable could be made, the ISS
-    loop was open, eclipse, poor quality (JSOC, Quality_Bits/QUALITY.txt of 2013-05-24)."""
+    """Bits of HMI's QUALITY that reject a file; 0 for none. By default no observable, ISS loop
+    open, eclipse, and poor quality (JSOC, Quality_Bits/QUALITY.txt of 2013-05-24)."""
     level: float | None = 1.0
-    """LVL_NUM. Files of level 1.5 are already registered. None for any."""
+    """Required LVL_NUM; None for any. Files of level 1.5 are already registered."""
     img_type: str | None = "LIGHT"
-    """IMG_TYPE. None for any."""
+    """Required IMG_TYPE; None for any."""
     exposed: bool = True
-    """EXPTIME must be above 0."""
+    """Whether EXPTIME must be above 0."""
     percentd: float = 100.0
-    """Least PERCENTD, the percentage of pixels that are not missing. 0 for any."""
+    """Least PERCENTD, the percentage of pixels that are not missing; 0 for any."""
     full_disk: bool = True
-    """The whole Sun must be in the image, as in aiapy."""
+    """Whether the whole Sun must be in the image, as in aiapy."""
 
     def __post_init__(self) -> None:
         for name in ("exposed", "full_disk"):
@@ -108,25 +108,25 @@ class HeaderRules:
         for name in ("quality", "hmi_quality"):
             if not is_integer(getattr(self, name)):
                 raise ValueError(
-                    f"{name} must be an integer, the bits that reject a file, got "
+                    f"{name} must be an integer of bits that reject a file, got "
                     f"{getattr(self, name)!r}"
                 )
             object.__setattr__(self, name, _Bits(getattr(self, name)))
 
     def check(self, header: Mapping[str, Any]) -> None:
-        """Reject a header that breaks a rule: its `KEYS`, and NAXIS1 and NAXIS2 of the image.
+        """Check the `KEYS`, NAXIS1 and NAXIS2 of a header.
 
         Raises
         ------
         ValueError
-            If it does; the message has the rule and the value found.
+            If the header breaks a rule. The message has the rule and the value.
         """
         violation = self.violation(header)
         if violation is not None:
             raise ValueError(violation.message)
 
     def violation(self, header: Mapping[str, Any]) -> Violation | None:
-        """Return the first rule that a header breaks, None for none; see `check`."""
+        """Return the first rule that a header breaks; None if it keeps all. See `check`."""
         try:
             if not text(header, "INSTRUME").startswith(("AIA", "HMI")):
                 raise ValueError(f"INSTRUME is {header['INSTRUME']!r}, expected AIA or HMI")
@@ -136,7 +136,7 @@ class HeaderRules:
             self._check_geometry(header)
         except _FullDiskError as error:
             return Violation("full disk", str(error))
-        except ValueError as error:  # its message begins with the keyword that is wrong
+        except ValueError as error:  # the message begins with the wrong keyword
             return Violation(str(error).split()[0], str(error))
         return None
 
@@ -146,13 +146,13 @@ class HeaderRules:
         Parameters
         ----------
         table : pyarrow.Table
-            ``Index.table``, with height, width and the `KEYS` in lower case, as
-            ``dali-pipelines index --rules aia`` makes it. `OPTIONAL_KEYS` may be missing.
+            ``Index.table`` with the columns height, width and `KEYS` in lower case, made by
+            ``dali-pipelines index --rules aia``. `OPTIONAL_KEYS` may be missing.
 
         Raises
         ------
         ValueError
-            If another column is missing.
+            If any other column is missing.
         """
         columns = {key: key.lower() for key in KEYS} | {"NAXIS1": "width", "NAXIS2": "height"}
         for key, name in list(columns.items()):
@@ -190,7 +190,7 @@ class HeaderRules:
 
     def _check_aia(self, header: Mapping[str, Any]) -> None:
         if self.level is not None and (level := number(header, "LVL_NUM")) != self.level:
-            why = ": it is registered already, and must not be resampled twice" * (level == 1.5)
+            why = ": the image is already registered, use fits_pipeline" * (level == 1.5)
             raise ValueError(f"LVL_NUM is {level:g}, expected {self.level:g}{why}")
         if self.img_type is not None and (found := text(header, "IMG_TYPE")) != self.img_type:
             raise ValueError(f"IMG_TYPE is {found!r}, expected {self.img_type!r}")
@@ -207,8 +207,8 @@ class HeaderRules:
             x, y = wcs.sun_centre
             height, width = wcs.shape
             raise _FullDiskError(
-                f"expected a full disk, got a cutout: the Sun has its centre at pixel x {x:.1f}, "
-                f"y {y:.1f} of {width}x{height} (width x height), and a radius of "
+                f"expected a full disk, got a cutout of {width}x{height} pixels (width x height): "
+                f"the centre of the Sun is at x {x:.1f}, y {y:.1f}, its radius is "
                 f"{header['RSUN_OBS']:.1f} arcsec"
             )
 

@@ -1,6 +1,6 @@
 """Calibration tables in local files: CSV, ECSV, or columns of text as in SolarSoft.
 
-Their users keep the name and SHA-256 of the file, to record the origin of results.
+The name and the SHA-256 of a file are kept, to record the origin of results.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class TableFile:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> TableFile:
-        """Read a file; its first lines determine the format.
+        """Read a file. The first lines determine the format.
 
         Raises
         ------
         OSError
             If the file cannot be read.
         ValueError
-            If it is not a table.
+            If the file is not a table.
         """
         from astropy.io import ascii as tables
 
         path = os.fspath(path)
-        if not os.path.exists(path):  # LOCAL would advise for the files of an Index
+        if not os.path.exists(path):  # the message of LOCAL is for files of an Index
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         with LOCAL.at(path) as place:
             content = place.read(0, place.nbytes)
@@ -58,14 +58,14 @@ class TableFile:
             if kind == "basic" and "," in header:
                 kind = "csv"
             with warnings.catch_warnings():
-                # ERFA warns of future years: the epochs of V10 end in 2030.
+                # ERFA warns about future years: the epochs of V10 end in 2030.
                 warnings.simplefilter("ignore")
                 table = tables.read(lines, format=kind, fill_values=_MISSING)
                 for name in table.colnames:  # ECSV has Time columns
                     if hasattr(table[name], "isot"):
                         table[name] = table[name].utc.isot
-        except Exception as error:  # astropy raises many types if it is not a table
-            raise ValueError(f"{path}: expected a table, CSV or ECSV: {error}") from error
+        except Exception as error:  # astropy raises many types for other files
+            raise ValueError(f"{path}: expected a table in CSV or ECSV: {error}") from error
         return cls(path, hashlib.sha256(content).hexdigest(), table)
 
     @property
@@ -79,7 +79,7 @@ class TableFile:
         return list(self.table.colnames)
 
     def check(self, needed: tuple[str, ...], what: str) -> None:
-        """Raise ValueError if it lacks a needed column, or has no rows; `what` names the table."""
+        """Raise ValueError if a column is missing, or without rows; `what` names the table."""
         missing = [name for name in needed if name not in self.columns]
         if missing or len(self.table) == 0:
             lacks = f"no column {', '.join(missing)}" if missing else "no rows"

@@ -1,6 +1,6 @@
 """Times of headers and tables, in nanoseconds of TAI.
 
-TAI, because days with a leap second are longer, as in astropy's Time.
+TAI counts leap seconds, like astropy's Time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def tai_nanoseconds(text: str) -> int:
     Parameters
     ----------
     text : str
-        ISO 8601 as in FITS, in UTC: ``2011-02-15T00:00:01.34``, with or without ``Z``; or as in
-        JSOC: ``2011.02.15_01:59:54_TAI``. Without a time scale it is in UTC (FITS Standard 4.0,
+        ISO 8601 in UTC as in FITS, with or without ``Z``: ``2011-02-15T00:00:01.34``. Or as in
+        JSOC: ``2011.02.15_01:59:54_TAI``. Without a time scale UTC is assumed (FITS Standard 4.0,
         section 9.2.1).
 
     Raises
     ------
     ValueError
-        If it has another form, or is not a valid time.
+        If the text has another form, or is not a valid time.
     """
     found = _TIME.fullmatch(text.strip())
     try:

@@ -23,7 +23,7 @@ CD = ("CD1_1", "CD1_2", "CD2_1", "CD2_2")
 class AffineWCS:
     """Affine map to pixels: ``reference + to_pixel @ (world - crval)``.
 
-    Pixels and world coordinates are (x, y). Pixels are counted from 0 at the centre of the first.
+    Pixels and world coordinates are (x, y). The centre of the first pixel is 0.
     """
 
     to_pixel: NDArray[np.float64]
@@ -37,7 +37,7 @@ class AffineWCS:
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> AffineWCS:
-        """Return the WCS of a header; its rotation is in PCi_j, otherwise CDi_j, otherwise CROTA2.
+        """Return the WCS of a header. The rotation is in PCi_j, else in CDi_j, else in CROTA2.
 
         Raises
         ------
@@ -47,8 +47,8 @@ class AffineWCS:
 
         Notes
         -----
-        Thompson (2006), A&A 449, 791, section 8; the precedence is that of sunpy. The non-linear
-        part of TAN is the same before and after a registration.
+        Thompson (2006), A&A 449, 791, section 8; precedence as in sunpy. The non-linear part of TAN
+        is ignored, because a registration does not change it.
         """
         ctype = text(header, "CTYPE1") if "CTYPE1" in header else "HPLN"
         if not ctype.upper().startswith(("HPLN", "SOLAR")):
@@ -72,18 +72,13 @@ class AffineWCS:
         return self.reference - self.to_pixel @ self.crval
 
     def holds_disk(self, rsun_obs: float) -> bool:
-        """Return whether the Sun's centre and limb are between the centres of the edge pixels.
+        """Return whether the whole Sun is between the centres of the edge pixels.
 
-        `rsun_obs` is the radius of the Sun in arcsec.
-
-        Notes
-        -----
-        ``sunpy.map.contains_full_disk``. The centre is inside, so the nearest point of the edge
-        is on the nearest of four straight lines.
+        `rsun_obs` is the radius of the Sun in arcsec. As in ``sunpy.map.contains_full_disk``.
         """
         height, width = self.shape
         x, y = self.sun_centre.tolist()
-        # Largest number of pixels in x, and in y, for one arcsec in any direction.
+        # Most pixels in x, and in y, for one arcsec in any direction.
         across, up = (math.hypot(*row) for row in self.to_pixel.tolist())
         return min(x, width - 1 - x) > rsun_obs * across and min(y, height - 1 - y) > rsun_obs * up
 
@@ -99,7 +94,7 @@ def _matrix(header: Mapping[str, Any]) -> NDArray[np.float64]:
         pc = [number(header, key) if key in header else default for key, default in defaults]
         return cdelt[:, None] * np.array(pc).reshape(2, 2)
     if "CROTA2" not in header:
-        raise ValueError("CROTA2 is missing, and so are PCi_j and CDi_j: the rotation is unknown")
+        raise ValueError("CROTA2 is missing, like PCi_j and CDi_j: the rotation is unknown")
     angle = np.deg2rad(number(header, "CROTA2"))
     cos, sin = np.cos(angle), np.sin(angle)
     return np.array([[cdelt[0] * cos, -cdelt[1] * sin], [cdelt[0] * sin, cdelt[1] * cos]])

@@ -1,4 +1,4 @@
-"""Orders that keep neighbours in the Index near each other: in an epoch, or in a step."""
+"""Orders that keep neighbouring rows of the Index together, in an epoch or in a step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ BLOCK_ROWS = 256
 MIXED = 16
 """Number of consecutive blocks whose rows are shuffled together."""
 _START, _BLOCKS, _FIRST_GROUP = 0, 1, 2
-"""Third word of the counters, one for each use."""
+"""Third word of the Philox counters, by use."""
 _STREAM = 5
-"""Last word of the Philox counters; Draws and the other orders use 0 to 4."""
+"""Last word of the Philox counters; Draws and other orders use 0 to 4."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Settings of both orders, and their checks."""
+    """Settings and checks of both orders."""
 
     num_rows: int
     seed: int = 0
@@ -53,12 +53,12 @@ class _Blocks:
 
 @dataclass(frozen=True, slots=True)
 class BlockOrder(_Blocks):
-    """Permutation of ``range(num_rows)`` for each epoch that stays within few blocks at a time.
+    """Permutation of ``range(num_rows)`` for each epoch that uses few blocks at a time.
 
-    The rows are cut into blocks of `block_rows` neighbours, starting at a different row in each
-    epoch. The blocks are shuffled, and then the rows of every `MIXED` consecutive blocks. A reader
-    therefore reads the rows of one file, or of one part of a disk, close together. Like
-    `readers.Order` it takes O(1) memory and depends only on the arguments.
+    The rows are cut into blocks of `block_rows` neighbours, from a different row on in each epoch.
+    The blocks are shuffled. Then the rows of each `MIXED` consecutive blocks are shuffled together.
+    So rows of one file, or of one part of a disk, are read in a short time. Like `readers.Order` it
+    takes O(1) memory and depends only on the arguments.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ class BlockOrder(_Blocks):
     seed : int
         Any integer from 0 to 2**64 - 1. Each seed gives different orders.
     block_rows : int
-        Rows of a block, at least 1: about as many as a file has, or as are stored together.
+        Rows of a block, at least 1: about the number of rows in a file, or stored together.
 
     Notes
     -----
-    Both permutations are those of `Order`, with their own counters. The last block, with the
-    remaining rows, comes last; the start of the epoch's first block determines its rows.
+    Both permutations are those of `Order`, with other counters. The last block has the remaining
+    rows and comes last. Its rows differ between epochs, because the first block begins elsewhere.
     """
 
     def _row(self, epoch: int, position: int) -> int:
@@ -89,12 +89,12 @@ class BlockOrder(_Blocks):
 
 @dataclass(frozen=True, slots=True)
 class BucketOrder(_Blocks):
-    """Permutation of ``range(num_rows)`` for each epoch whose steps are of neighbouring rows.
+    """Permutation of ``range(num_rows)`` for each epoch with neighbouring rows in each step.
 
-    The rows of every `MIXED` blocks of `block_rows` neighbours, a bucket, are shuffled and cut into
-    blocks again, and then all blocks are shuffled. In an Index that is sorted by size or duration,
-    the samples of a step are then of about the same size, and steps of any size follow each other.
-    Like `readers.Order` it takes O(1) memory and depends only on the arguments.
+    A bucket is `MIXED` blocks of `block_rows` neighbours. The rows of each bucket are shuffled and
+    cut into blocks again. Then all blocks are shuffled. If the Index is sorted by size or duration,
+    the samples of a step have about the same size, but steps have all sizes in random order. Like
+    `readers.Order` it takes O(1) memory and depends only on the arguments.
 
     Parameters
     ----------
@@ -103,12 +103,12 @@ class BucketOrder(_Blocks):
     seed : int
         Any integer from 0 to 2**64 - 1. Each seed gives different orders.
     block_rows : int
-        Rows of a block, at least 1: as many as a step has, or several steps.
+        Rows of a block, at least 1: the number of rows of one or several steps.
 
     Notes
     -----
-    Both permutations are those of `Order`, with their own counters. The last block, with the
-    remaining rows of the last bucket, comes last.
+    Both permutations are those of `Order`, with other counters. The last block, with the remaining
+    rows of the last bucket, comes last.
     """
 
     def _row(self, epoch: int, position: int) -> int:

@@ -1,4 +1,4 @@
-"""Random numbers of one sample, independent of where it is read."""
+"""Random numbers of one sample, the same in all processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _USED_UP = np.zeros(4, np.uint64)
 
 
 class _Philox(threading.local):
-    """Generator per thread, reused because making one takes ten times as long as drawing."""
+    """Generator of each thread. It is reused: making one takes ten times as long as drawing."""
 
     def __init__(self) -> None:
         self._generator = np.random.Philox(0)
@@ -22,7 +22,7 @@ class _Philox(threading.local):
     def integers(
         self, key: tuple[int, int], counter: tuple[int, int, int, int], count: int = 4
     ) -> NDArray[np.uint64]:
-        """Return 64-bit integers for a key and a counter, four for each value of its first word."""
+        """Return 64-bit integers for a key and a counter; the counter counts blocks of four."""
         self._generator.state = {
             "bit_generator": "Philox",
             "state": {"key": np.array(key, np.uint64), "counter": np.array(counter, np.uint64)},
@@ -38,15 +38,15 @@ PHILOX = _Philox()
 """Generator of random integers from a key and a counter."""
 
 ATTEMPTS = 10
-"""Attempts at a random region, as in torchvision and DALI."""
+"""Number of attempts at a random region, as in torchvision and DALI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
     """Random numbers of one row in one epoch.
 
-    They are counter-based and keep no state between samples, so a CPU, a GPU, a resumed run and a
-    run on another number of GPUs all draw the same numbers.
+    The numbers are counter-based, without state between samples. So they are the same on a CPU and
+    a GPU, in a resumed run, and for any number of GPUs.
     """
 
     y: float
@@ -65,22 +65,22 @@ class Draws:
     """Seed, epoch and row, which determine `fractions` and `graph_fractions`."""
 
     @classmethod
-    @lru_cache(maxsize=4)  # window and flips of a row share them
+    @lru_cache(maxsize=4)  # called for the window and the flips of a row
     def of(cls, seed: int, epoch: int, row: int) -> Draws:
         """Draw the numbers of a row.
 
         Parameters
         ----------
         seed : int
-            In [0, 2**64), as for `readers.Order`.
+            Seed in [0, 2**64), as for `readers.Order`.
         epoch, row : int
-            Counted from 0. For rows drawn by weights, `row` is
+            Epoch and row, counted from 0. For rows drawn by weights, `row` is
             `readers.WeightedOrder.draws_number`.
 
         Notes
         -----
         Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). The
-        raw output is used, because it is the same in all versions of NumPy.
+        raw output is the same in all versions of NumPy.
         """
         # Only four integers: a fifth would belong to the next row.
         y, x, bits, halves = PHILOX.integers((seed, epoch), (row, 0, 0, 0)).tolist()
@@ -97,7 +97,7 @@ class Draws:
     def flips(self, probability: float) -> tuple[bool, bool]:
         """Return whether to flip left and right, and up and down, each with this probability.
 
-        At 1/2 they are `horizontal` and `vertical`. Counters of others are (block, 0, row, 5).
+        With 1/2 these are `horizontal` and `vertical`. Otherwise counters are (block, 0, row, 5).
         """
         if probability == 0.5:
             return self.horizontal, self.vertical
@@ -105,7 +105,7 @@ class Draws:
         return across, down
 
     def fractions(self, count: int) -> NDArray[np.float64]:
-        """Return more numbers in [0, 1), shape (count,), for a Reader's own use.
+        """Return numbers in [0, 1), shape (count,), for the Reader.
 
         The first numbers do not depend on `count`. Counters are (block, 0, row, 3).
         """
@@ -114,7 +114,7 @@ class Draws:
     def graph_fractions(self, count: int) -> NDArray[np.float32]:
         """Return numbers in [0, 1), shape (count,), for the operators of the graph.
 
-        They have 24 bits, which are exact in float32. Counters are (block, 0, row, 4).
+        They have 24 bits, so float32 is exact. Counters are (block, 0, row, 4).
         """
         return (self._more(4, count) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
 
@@ -125,10 +125,10 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class RandomPairs:
-    """`ATTEMPTS` pairs of fractions in [0, 1) of one row in one epoch, as pure as `Draws`.
+    """`ATTEMPTS` pairs of fractions in [0, 1) of one row in one epoch, without state like `Draws`.
 
-    Each pair is drawn only when the iteration reaches it. Counters are (row, k, 0, 0) with k from
-    1 to 5; `Draws` uses k = 0.
+    Pairs are drawn during the iteration. Counters are (row, k, 0, 0) with k from 1 to 5; `Draws`
+    uses k = 0.
     """
 
     seed: int

@@ -1,7 +1,8 @@
-"""Part of an image that a sample shows, drawn for each row, and the graph's arrays for it."""
+"""The part of an image in a sample, drawn for each row, and the arrays that the graph needs."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -16,7 +17,7 @@ from readers.sampling.placement import (
     PlacementOutput,
     check_size_known,
 )
-from readers.sampling.region import RandomRegion, ScaledWindow, check_ranges
+from readers.sampling.region import RandomRegion, ScaledWindow
 from readers.sampling.row_window import Outside, RowWindow
 from readers.values import check_number
 from readers.window import Window
@@ -25,20 +26,20 @@ Flip = Literal["", "h", "v", "hv"]
 """Random flips: none, horizontal, vertical, or both independently."""
 
 WindowMode = Literal["center", "random", "row"]
-"""Position of windows: in the middle, anywhere, or at the first row and column in columns ``y`` and
-``x`` of the Index."""
+"""Position of windows: in the middle, random, or by columns ``y`` and ``x`` of the Index (first row
+and column)."""
 
 Interpolation = Literal["bilinear", "nearest", "bicubic", "lanczos"]
-"""Filter of a resize; ``nearest`` also of turned windows, and of those between pixels."""
+"""Filter of a resize; ``nearest`` also applies to turned windows and windows between pixels."""
 
 REACH = {"bilinear": 1, "nearest": 1, "bicubic": 2, "lanczos": 3}
-"""Pixels that a filter reaches to each side: of the output, or of the image if it is enlarged."""
+"""Pixels of the output, or of the image if it is enlarged, that a filter needs on each side."""
 
 ASPECT_RATIOS = (3 / 4, 4 / 3)
 """Default range of `Geometry.random_aspect_ratio`, as in torchvision and DALI."""
 
 _BARELY = 1e-3
-"""Degrees of a turn for which a window needs only the direct neighbours of its pixels."""
+"""Degrees of a turn that only needs the direct neighbours of a window's pixels."""
 
 _ZOOMS = 1e-3, 1e3
 """Least and largest `Geometry.zoom`."""
@@ -51,33 +52,33 @@ class Geometry:
     Raises
     ------
     ValueError
-        If values are invalid, alone or together.
+        If a value is invalid or contradicts another.
     """
 
     crop: tuple[int, int] | None = None
-    """(height, width) in pixels of the window to cut; None for the whole image."""
+    """(height, width) of the window, in pixels; None for the whole image."""
     window: WindowMode = "center"
     """Position of the window in the image."""
     grid: tuple[int, int] | None = None
-    """Rows and columns at whose multiples random windows begin; None for any."""
+    """Random windows begin at multiples of these rows and columns; None for any position."""
     outside: Outside = "reject"
     """Treatment of windows that are not wholly inside the image."""
     flip: Flip = ""
-    """Axes that are flipped at random, each on its own."""
+    """Axes to flip at random, independently of each other."""
     flip_probability: float = 0.5
     """Probability of each flip."""
     rotate: float = 0.0
-    """Largest rotation of a window in degrees; angles are drawn from -rotate to rotate."""
+    """Largest rotation of a window in degrees. Angles are drawn from -rotate to rotate."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Range of the log-uniform random factor by which windows are enlarged."""
+    """Range of the random enlargement of windows, log-uniform."""
     random_area: tuple[float, float] | None = None
-    """Range of the random share of the image's area that a region has."""
+    """Range of the area of random regions, as a share of the image's area."""
     random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
-    """Range of the log-uniform aspect ratio, width / height, of random regions."""
+    """Range of the aspect ratio, width / height, of random regions, log-uniform."""
     resize_shorter: int | None = None
-    """Pixels of the shorter side to which the image is resized before the window is cut."""
+    """Pixels of the shorter side of the image after a resize, before the window is cut."""
     resize: tuple[int, int] | None = None
-    """(height, width) in pixels to which the graph resizes the window or the region."""
+    """(height, width) in pixels to which the graph resizes the window or region."""
     interpolation: Interpolation = "bilinear"
     """Filter of the resize."""
     outputs: tuple[PlacementOutput, ...] = ()
@@ -105,7 +106,7 @@ class Geometry:
             self._check_grid(self.grid)
         if self.window == "row" and self.resize_shorter is not None:
             raise ValueError(
-                "window 'row' refers to the image itself, not a resized one: leave out "
+                "window 'row' needs positions in the image itself, not in a resized one: leave out "
                 "resize_shorter, and set crop and resize"
             )
         if self.window != "row" and self.outside == "shift":
@@ -130,25 +131,31 @@ class Geometry:
             )
         if not all(1 <= step <= size for step, size in zip(grid, self.crop, strict=True)):
             raise ValueError(
-                f"grid must be from 1x1 to {self.crop[0]}x{self.crop[1]}, the crop (height x "
-                f"width), got {grid}: pixels between larger ones would never be shown"
+                f"grid must be from 1x1 to the crop, {self.crop[0]}x{self.crop[1]} (height x "
+                f"width), got {grid}: with a larger grid some pixels would never be in a window"
             )
 
     def _check_region(self, area: tuple[float, float]) -> None:
-        check_ranges(area, self.random_aspect_ratio)
+        if not 0 < area[0] <= area[1] <= 1:
+            raise ValueError(f"random_area must be (least, most), from above 0 to 1, got {area}")
+        ratio = self.random_aspect_ratio
+        if not 0 < ratio[0] <= ratio[1] < math.inf:
+            raise ValueError(
+                f"random_aspect_ratio must be (least, most), both above 0, got {ratio}"
+            )
         if self.crop is not None or self.window != "center" or self.resize_shorter is not None:
             raise ValueError(
-                "random_area draws size and position of a region: leave out crop, window and "
+                "random_area draws the size and position of a region: leave out crop, window and "
                 "resize_shorter, and set resize, the size of the output"
             )
 
     def _check_shorter(self, shorter: int) -> None:
         if self.crop is None:
-            raise ValueError("resize_shorter needs a crop, the size of the window to cut after it")
+            raise ValueError("resize_shorter needs a crop, the window to cut after the resize")
         if min(self.crop) > shorter:
             raise ValueError(
-                f"crop {self.crop[0]}x{self.crop[1]} is larger than an image whose shorter side is "
-                f"resized to {shorter}: set a larger resize_shorter"
+                f"crop {self.crop[0]}x{self.crop[1]} exceeds resize_shorter={shorter}, the shorter "
+                "side of resized images: set a smaller crop or a larger resize_shorter"
             )
 
     def _check_turns(self) -> None:
@@ -156,8 +163,7 @@ class Geometry:
         least, most = _ZOOMS
         if not least <= self.zoom[0] <= self.zoom[1] <= most:
             raise ValueError(
-                f"zoom must be (least, most), both from {least} to {most:g} (numbers overflow "
-                f"beyond), got {self.zoom}"
+                f"zoom must be (least, most), both from {least} to {most:g}, got {self.zoom}"
             )
         if not self.is_turned:
             return
@@ -168,28 +174,27 @@ class Geometry:
             )
         if self.crop is None:
             raise ValueError(
-                "rotate and zoom need a crop; for the whole image set its size, with "
+                "rotate and zoom need a crop: for the whole image set crop to its size, with "
                 "window 'center'"
             )
 
     def check_reader(self, reader: Reader) -> None:
-        """Raise ValueError if the Reader cannot read what the graph needs."""
+        """Raise ValueError if the Reader does not support these settings."""
         regions, name = getattr(reader, "regions", False), type(reader).__name__
         if self.is_resampled and not (regions or getattr(reader, "turns", False)):
             what = "rotate and zoom" if self.is_turned else "windows between pixels"
             raise ValueError(
-                f"{what} need a Reader that reads the pixels of turned windows, but {name} has "
-                "neither regions = True nor turns = True"
+                f"{what} need a Reader with regions = True or turns = True, but {name} has neither"
             )
         if (self.random_area is not None or self.resize_shorter is not None) and not regions:
             raise ValueError(
-                "random_area and resize_shorter need a Reader that reads the pixels of "
-                f"Window.within, but {name} has no regions = True"
+                "random_area and resize_shorter need a Reader with regions = True, but "
+                f"{name} is without"
             )
         if self.outside == "fill" and not regions:
             raise ValueError(
-                f"outside='fill' needs a Reader that reads the pixels of Window.within, but {name} "
-                "has no regions = True: set 'reject', or 'shift' for window 'row'"
+                f"outside='fill' needs a Reader with regions = True, but {name} is without: set "
+                "outside='reject', or 'shift' for window 'row'"
             )
         check_size_known(reader, "outputs", self.outputs)
         if self._takes_nearest:
@@ -202,7 +207,7 @@ class Geometry:
 
     @property
     def is_resampled(self) -> bool:
-        """Whether pixels of windows are between those of the image."""
+        """Whether pixels of windows are at positions between pixels of the image."""
         return self.is_turned
 
     @property
@@ -246,9 +251,9 @@ class Geometry:
         window : Window, optional
             Window that was read; None for the whole image or a blank sample.
         image : tuple of int
-            (height, width) of the image, as the Reader returns it, or of the blank sample.
+            `Sample.image_size` of the Reader, or (height, width) of a blank sample.
         placement : Placement, optional
-            Result of `placement`, required if `needs_placement` is True.
+            Result of `placement`; required if `needs_placement` is True.
 
         Returns
         -------
@@ -265,19 +270,22 @@ class Geometry:
     def placement(
         self, window: Window | None, image: tuple[int, int], flip: tuple[bool, bool]
     ) -> Placement:
-        """Return the placement of a sample in its image; `flip` is (left-right, up-down)."""
+        """Return the placement of a sample in its image.
+
+        `flip` is whether the sample is flipped left-right, and up-down.
+        """
         resize = self.resize if self.resize_shorter is None else self.crop
         return Placement.of(window, image, resize, flip)
 
     @property
     def blank_shape(self) -> tuple[int, int] | None:
-        """(height, width) of a blank sample for any image; None if it depends on the image."""
+        """(height, width) of blank samples; None if it depends on the image."""
         return (1, 1) if self.random_area is not None else self.crop
 
     def largest_window(self) -> Window | None:
-        """Return the window that needs most of a file, centred; None for the whole image."""
+        """Return the centred window that needs the most pixels; None for the whole image."""
         window = self._of_size()
-        # At 45 degrees a window needs the largest part of a file.
+        # A window needs the most pixels at 45 degrees.
         angle = min(self.rotate, 45) if self.is_turned else _BARELY * self.is_resampled
         return window and replace(window, angle=angle, zoom=self.zoom[0])
 

@@ -1,4 +1,4 @@
-"""Arrays of a sample that map a file's pixels to those of its window, for the graph."""
+"""Arrays of a sample with which the graph maps the pixels that were read to the window."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GRAPH_SPECS = {
     "inside": SampleSpec(name="inside", dtype="int32", shape=(4,), unit="pixel"),
     "nearest": SampleSpec(name="nearest", dtype="float64", shape=(10,), unit="pixel"),
 }
-"""``part``: y and x of the start, then of the end, of the resized part of the pixels that were
+"""``part``: y and x of the start, then of the end, of the part to resize, in the pixels that were
 read. ``affine``: matrix from (x, y) of the window to the pixels that were read. Both count pixels
-from the outer edge of the first one, as DALI does.
+from the outer edge of the first pixel, as in DALI.
 
-``inside``: y and x, 0 or less, of the window in its part that is inside the image, then height and
-width of that part; ``affine`` then starts from the part.
+``inside``: y and x of the window relative to its part inside the image (0 or less), then height and
+width of this part. ``affine`` then maps from the part.
 
 ``nearest``: matrix of the `Placement`, row by row; first row and column that were read; height and
 width of the image."""
@@ -36,7 +36,7 @@ def graph_arrays(
     image: tuple[int, int],
     placement: Placement | None,
 ) -> dict[str, NDArray[Any]]:
-    """Return some of `GRAPH_SPECS`, see `readers.sampling.geometry.Geometry.geometry_arrays`.
+    """Return arrays of `GRAPH_SPECS`, see `readers.sampling.geometry.Geometry.geometry_arrays`.
 
     ValueError if the window does not fit into the image.
     """

@@ -1,4 +1,4 @@
-"""Order of an epoch: a map from position to row that is computed, not stored."""
+"""Order of an epoch: a computed map from position to row."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from numpy.typing import ArrayLike, NDArray
 from readers.values import check_bool, check_integer
 
 Shuffle = bool | Literal["blocks", "buckets"]
-"""Whether rows are shuffled: all, or in blocks, see `readers.BlockOrder` and `BucketOrder`."""
+"""Whether to shuffle all rows, or in blocks, see `readers.BlockOrder` and `BucketOrder`."""
 
 VERSION = 2
-"""Version of the orders: in another version a saved position refers to other rows. States without a
+"""Version of the orders. A saved position means other rows in another version. States without a
 version have version 1."""
 
 _MASK = (1 << 64) - 1
 _SORTED_ROWS = 1 << 12
-"""Maximum number of rows for an order in a table (at most 32 kB), made by sorting random
-numbers."""
+"""Most rows for an order in a table (at most 32 kB), made by sorting random numbers."""
 _ROUNDS = 12
-"""Rounds of the network, an even number. Two rows that differ in one half still differ in only one
-half after a round with probability 1 / side, so narrow halves need many rounds: with sides of 4 x 2
-and 12 rounds some orders of 8 rows were up to 3 times as likely as others. Above `_SORTED_ROWS`
-sides are at least 64. A round takes 0.3 us."""
+"""Rounds of the network, an even number. With probability 1 / side a round leaves two rows equal in
+one half, so short sides need many rounds: with sides of 4 x 2 and 12 rounds, some orders of 8 rows
+were up to 3 times as likely as others. Above `_SORTED_ROWS` rows, sides are at least 64. A round
+takes 0.3 us."""
 _STREAM = (0, 1)
-"""Last words of the Philox counter, different from those of Draws and of other orders."""
+"""Last words of the Philox counter; Draws and other orders use other words."""
 _BLOCK = 1 << 14
-"""Number of positions to compute at a time; they fit into the cache of a core."""
+"""Positions to compute at a time. They fit into the cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """Permutation of ``range(num_rows)`` for each epoch, in O(1) memory.
 
-    The order depends only on the arguments: it is the same in every process, on every machine and
-    with any number of shards.
+    The order depends only on the arguments. It is the same in all processes, on all machines and
+    for any number of shards.
 
     Parameters
     ----------
@@ -48,23 +47,20 @@ class Order:
     seed : int
         Any integer from 0 to 2**64 - 1. Each seed gives different orders.
     shuffle : bool
-        False for ``row == position`` in every epoch.
+        False for ``row == position`` in all epochs.
 
     Notes
     -----
-    Up to 4096 rows are sorted by random Philox integers, keyed by seed and epoch, so that all
-    orders are equally likely. More rows are permuted by a generalised Feistel network (Black &
-    Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, method 3) on Z_a x Z_b with a*b
-    just above num_rows; results out of range are permuted again (cycle walking), 1.0 steps on
-    average. Both sides are even, because a round of an odd side is an even permutation, and two odd
-    sides would only give even ones. The round function is the finaliser of SplitMix64 (Steele et
-    al., OOPSLA 2014), keyed by Philox.
+    Up to 4096 rows are sorted by random Philox integers, keyed by seed and epoch, so all orders are
+    equally likely. More rows are permuted by a generalised Feistel network (Black & Rogaway,
+    "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, method 3) on Z_a x Z_b with a*b just above
+    num_rows. Results out of range are permuted again (cycle walking), 1.0 steps on average. Both
+    sides are even: with two odd sides all permutations would be even. The round function is the
+    finaliser of SplitMix64 (Steele et al., OOPSLA 2014), keyed by Philox.
 
-    Uniformity was tested over seeds and over epochs (tests/readers/sampling/test_order.py): all
-    orders of 3 to 7 rows; the parity of orders of 2 to 60 and of about 4096 to 5184 rows; and for
-    2 to 10**12 rows the row at the first, second and last position, and the rows of neighbouring
-    positions, singly and as pairs. Whole epochs of up to 100,003 rows, and 100,000 rows of 10**9,
-    10**12 and 2**40, were distinct and in range.
+    tests/readers/sampling/test_order.py tests the uniformity over seeds and epochs: all orders of 3
+    to 7 rows; the parity of orders; and for 2 to 10**12 rows the rows at the first, second and last
+    position, and at neighbouring positions.
     """
 
     num_rows: int
@@ -96,7 +92,7 @@ class Order:
         return permuted(position, self.num_rows, self.seed, epoch) if self.shuffle else position
 
     def rows(self, epoch: int, positions: ArrayLike) -> NDArray[np.int64]:
-        """Return the rows of the Index at many positions, 50 times as fast as one by one.
+        """Return the rows of the Index at many positions, 50 times as fast as by `row`.
 
         Parameters
         ----------
@@ -143,9 +139,9 @@ class Order:
 def permuted(
     position: int, num_rows: int, seed: int, epoch: int, stream: tuple[int, int] = _STREAM
 ) -> int:
-    """Return the image of a position under a permutation of ``range(num_rows)``, see `Order`.
+    """Return the row at a position in a permutation of ``range(num_rows)``, see `Order`.
 
-    Each `stream`, the last two words of the counter, gives another permutation.
+    `stream`, the last two words of the counter, selects the permutation.
     """
     if num_rows <= _SORTED_ROWS:
         return int(_sorted_rows(seed, epoch, stream, num_rows)[position])

@@ -13,21 +13,21 @@ from readers.contract import Reader, SampleSpec
 from readers.window import Window
 
 PlacementOutput = Literal["window", "flip", "matrix"]
-"""Outputs that tell the position of a sample, see `Placement`."""
+"""Outputs with the position of a sample, see `Placement`."""
 
 PLACEMENT_SPECS: dict[PlacementOutput, SampleSpec] = {
     "window": SampleSpec(name="placed_window", dtype="float32", shape=(4,), unit="pixel"),
     "flip": SampleSpec(name="placed_flip", dtype="int32", shape=(2,)),
     "matrix": SampleSpec(name="placed_matrix", dtype="float64", shape=(2, 3), unit="pixel"),
 }
-"""Arrays of these outputs in a sample; Readers have arrays of their own named ``matrix``."""
+"""Arrays of these outputs in a sample. Some Readers have another array named ``matrix``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Position of a sample's output in the image of its file.
 
-    Attributes named in `PlacementOutput` can be outputs of a pipeline.
+    The attributes in `PlacementOutput` can be outputs of a pipeline.
     """
 
     image: tuple[int, int]
@@ -35,13 +35,13 @@ class Placement:
     shape: tuple[int, int]
     """(height, width) of the output, in pixels."""
     window: NDArray[np.float32]
-    """y, x, height and width in pixels of the shown part of the image; y and x count from the outer
-    edge of the first pixel. For a rotated or zoomed window it is the part before the window is
-    turned about its centre."""
+    """y, x, height and width of the part of the image in the output, in pixels. y and x count from
+    the outer edge of the first pixel. For a rotated or zoomed window this is the part before the
+    turn about its centre."""
     flip: NDArray[np.int32]
-    """1 if the output is flipped left-right, and 1 if up-down; else 0."""
+    """Whether the output is flipped left-right, and up-down: 1 or 0 each."""
     matrix: NDArray[np.float64]
-    """Matrix of shape (2, 3) from pixels (x, y) of the output to pixels of the image, both counted
+    """Matrix, shape (2, 3), from pixels (x, y) of the output to pixels of the image. Both count
     from the centre of the first pixel, as in NumPy and astropy's WCS (``origin=0``)."""
 
     @classmethod
@@ -52,7 +52,7 @@ class Placement:
         resize: tuple[int, int] | None,
         flip: tuple[bool, bool],
     ) -> Placement:
-        """Return the placement of a window of an image, after its resize and flips.
+        """Return the placement of a window after its resize and flips.
 
         Parameters
         ----------
@@ -96,6 +96,6 @@ def check_size_known(reader: Reader, what: str, names: Iterable[str]) -> None:
     known = getattr(reader, "regions", False) or getattr(reader, "turns", False)
     if (wanted := ", ".join(names)) and not known:
         raise ValueError(
-            f"{what} {wanted} need a Reader whose Samples have image_size, but "
-            f"{type(reader).__name__} has neither regions = True nor turns = True"
+            f"{what} {wanted} need a Reader with regions = True or turns = True, but "
+            f"{type(reader).__name__} has neither"
         )

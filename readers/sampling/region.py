@@ -1,4 +1,4 @@
-"""Windows whose size is random, or refers to the resized image."""
+"""Windows of random size, and windows of the resized image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class RandomRegion(Window):
 
     Notes
     -----
-    The algorithm is that of ``torchvision.transforms.RandomResizedCrop.get_params`` and of DALI's
-    ``random_crop_generator``: the first attempt that fits into the image is taken. If none fits,
-    the region is the largest centred one with an allowed aspect ratio.
+    As in ``torchvision.transforms.RandomResizedCrop.get_params`` and DALI's
+    ``random_crop_generator``, the first attempt that fits into the image is used. If none fits, the
+    region is the largest centred one with an allowed aspect ratio.
     """
 
     area: tuple[float, float]
@@ -25,7 +25,7 @@ class RandomRegion(Window):
     aspect_ratio: tuple[float, float]
     """Least and largest aspect ratio of a region, width / height."""
     attempts: Iterable[tuple[float, float]]
-    """Fractions in [0, 1) for each attempt, which select the area and the log of the ratio."""
+    """Two fractions in [0, 1) for each attempt: they select the area and the log of the ratio."""
 
     def within(self, height: int, width: int) -> Window:
         """Return the region in an image of this size."""
@@ -55,9 +55,9 @@ class RandomRegion(Window):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledWindow(Window):
-    """Window of the image resized so that its shorter side has `shorter` pixels.
+    """Window of the image after a resize of its shorter side to `shorter` pixels.
 
-    Only the pixels that affect the window are read, and the graph resizes them.
+    Only the pixels that the window depends on are read. The graph resizes them.
 
     Notes
     -----
@@ -67,18 +67,18 @@ class ScaledWindow(Window):
     shorter: int
     """Pixels of the shorter side of the resized image."""
     reach: int = 1
-    """Output pixels on each side that the filter of the resize reaches."""
+    """Output pixels that the filter of the resize needs on each side."""
 
     def within(self, height: int, width: int) -> Window:
-        """Return the pixels that affect the window in an image of this size.
+        """Return the pixels that the window depends on in an image of this size.
 
         Raises
         ------
         ValueError
             If the window is larger than the resized image.
         """
-        # Beyond the part, an antialiased filter needs `reach` output pixels on each side, or as
-        # many pixels of the image if that is enlarged.
+        # An antialiased filter needs `reach` output pixels on each side of the part, or as many
+        # image pixels if the image is enlarged.
         first, last = [], []
         for (start, stop), size, pixels in zip(
             self.part(height, width), (height, width), (self.height, self.width), strict=True
@@ -92,7 +92,7 @@ class ScaledWindow(Window):
     def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the start and end of the window along rows and columns of the image.
 
-        They are in pixels from the outer edge of the first one. ValueError as in `within`.
+        Positions are in pixels from the outer edge of the first pixel. ValueError as in `within`.
         """
         shape = [self.shorter * side // min(height, width) for side in (height, width)]
         if self.height > shape[0] or self.width > shape[1]:
@@ -114,15 +114,3 @@ class ScaledWindow(Window):
 
 def _between(limits: tuple[float, float], fraction: float) -> float:
     return limits[0] + (limits[1] - limits[0]) * fraction
-
-
-def check_ranges(area: tuple[float, float], aspect_ratio: tuple[float, float]) -> None:
-    """Raise ValueError if these are not valid ranges for a `RandomRegion`."""
-    if not 0 < area[0] <= area[1] <= 1:
-        raise ValueError(
-            f"random_area must be (least, most), shares above 0 and up to 1, got {area}"
-        )
-    if not 0 < aspect_ratio[0] <= aspect_ratio[1] < math.inf:
-        raise ValueError(
-            f"random_aspect_ratio must be (least, most), both above 0, got {aspect_ratio}"
-        )

@@ -9,26 +9,26 @@ from typing import Literal
 from readers.window import Box, Window, offset
 
 Outside = Literal["reject", "fill", "shift"]
-"""Treatment of windows that are not wholly inside the image: reject them; fill the missing pixels
-with a value; or, for windows of rows, shift them inside."""
+"""Treatment of windows that are not wholly inside the image: reject them, fill missing pixels with
+a value, or shift windows of rows inside."""
 
 _ROUNDING = 1e-6
-"""Distance in pixels within which a position is rounded to a pixel."""
+"""Positions at most this many pixels from a pixel are rounded to the pixel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowWindow(Window):
-    """Window whose position may be in the row of the Index, and which may exceed the image.
+    """Window that may have a position from the row of the Index, and may exceed the image.
 
-    Without a position in the row, it is placed like `readers.window.Window`. Along an axis that is
-    shorter in the image than in the window, the image is in the middle; if the number of missing
+    Without a position from the row it is placed like `readers.window.Window`. Along an axis that is
+    longer in the window than in the image, the image is in the middle. If the number of missing
     pixels is odd, one more is missing at the end, as in torchvision's ``CenterCrop``.
     """
 
     top: float | None = None
-    """First row, in pixels of the image; None if `y` determines it."""
+    """First row, in pixels of the image; None for the position `y`."""
     left: float | None = None
-    """First column, in pixels of the image; None if `x` determines it."""
+    """First column, in pixels of the image; None for the position `x`."""
     outside: Outside = "reject"
     """Treatment of a window that is not wholly inside the image."""
 
@@ -38,8 +38,8 @@ class RowWindow(Window):
         Raises
         ------
         ValueError
-            If they are not finite, if the window shows no pixel of an image of this size, or if it
-            is not wholly inside and `outside` is ``reject``.
+            If the position is not finite, if the window has no pixel of an image of this size, or
+            if the window is not wholly inside and `outside` is ``reject``.
         """
         place = self._given(height, width)
         limits = height - self.height, width - self.width
@@ -49,7 +49,7 @@ class RowWindow(Window):
             named = self._named(height, width, "is not inside")
             raise ValueError(f"{named}: leave the row out, or set outside='fill' or 'shift'")
         if _is_empty(self._inside(place, (height, width))):
-            raise ValueError(f"{self._named(height, width, 'shows nothing of')}: leave the row out")
+            raise ValueError(f"{self._named(height, width, 'is outside')}: leave the row out")
         if self.outside == "fill":
             return place
         if min(limits) < 0:
@@ -62,7 +62,7 @@ class RowWindow(Window):
         return top, left
 
     def within(self, height: int, width: int) -> Window:
-        """Return the pixels to read: those inside the image, and their neighbours.
+        """Return the pixels to read: the part of the window inside the image, with neighbours.
 
         ValueError as in `start`.
         """
@@ -75,19 +75,19 @@ class RowWindow(Window):
         return Window.at(top, left, bottom - top, right - left, image=(height, width))
 
     def place(self, height: int, width: int) -> tuple[int, int]:
-        """Return the top-left pixel; ValueError between pixels, if turned, or if not inside."""
+        """Return the top-left pixel; ValueError if between pixels, turned, or not inside."""
         if self.angle != 0 or self.zoom != 1:
             return Window.place(self, height, width)
         own = self.within(height, width)
         if (own.height, own.width) != (self.height, self.width):
             raise ValueError(
                 f"{self._named(height, width, 'cannot be cut out of')}: read the pixels of "
-                "within(height, width), and let the graph do the rest"
+                "within(height, width), and let the graph resample or fill them"
             )
         return own.place(height, width)
 
     def inside(self, height: int, width: int) -> Box:
-        """Return the part of the unturned window that shows pixels of an image of this size.
+        """Return the part of the unturned window that is inside an image of this size.
 
         The part is in pixels of the window. ValueError as in `start`.
         """
@@ -106,7 +106,7 @@ class RowWindow(Window):
         y = _first(height - self.height, self.y, steps[0]) if self.top is None else self.top
         x = _first(width - self.width, self.x, steps[1]) if self.left is None else self.left
         if not (math.isfinite(y) and math.isfinite(x)):
-            raise ValueError(f"columns y and x must be finite, got y {y}, x {x}: leave the row out")
+            raise ValueError(f"columns y and x must be finite, got {y} and {x}: leave the row out")
         return _snapped(y), _snapped(x)
 
     def _named(self, height: int, width: int, what: str) -> str:
@@ -118,7 +118,7 @@ class RowWindow(Window):
 
 
 def _first(free: int, fraction: float | None, step: int) -> int:
-    """Return the position of a window that leaves `free` pixels, or lacks pixels if negative."""
+    """Return the position of a window that leaves `free` pixels; negative: pixels are missing."""
     return -(-free // 2) if free < 0 else offset(free, fraction, step)
 
 

@@ -1,4 +1,4 @@
-"""Convert DALI's endless count of samples to epochs, steps and positions."""
+"""Conversion of DALI's endless count of samples to epochs, steps and positions."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Slot:
     """One sample in one batch."""
 
     epoch: int
-    """Epoch of the order; with `Schedule.epoch_steps`, the pass through the rows."""
+    """Epoch of the order; with `Schedule.epoch_steps` the pass through the rows."""
     step: int
-    """Step since the start of the epoch, or since the position where the run was resumed; with
-    `Schedule.epoch_steps` always since the start of epoch 0."""
+    """Step of the epoch, counted from its start or from the position of a resumed run. With
+    `Schedule.epoch_steps`, steps count from the first step of this run."""
     index: int
     """Index in the batch."""
     position: int
-    """Position in the epoch; in the tail it is at or past the number of rows."""
+    """Position in the epoch; in the tail at least the number of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Samples of each shard in each step, for an endless run of epochs.
 
-    DALI counts a Source's samples from 0 without end; this maps the count to epoch and position. It
-    has no state, so any process can compute any sample.
+    DALI counts the samples of a Source from 0 without end. A Schedule maps this count to epoch and
+    position. It has no state, so any process can compute any sample.
     """
 
     num_rows: int
@@ -54,11 +54,11 @@ class Schedule:
     position: int = 0
     """First position of that epoch; later epochs begin at 0."""
     epoch_steps: int | None = None
-    """Steps of an epoch, of any number of rows; None for one pass through the rows. All steps are
-    full: the step that ends a pass is filled from the next pass. `epoch` and `position` then count
-    passes, and `position` may be beyond its pass."""
+    """Steps of an epoch; None for one pass through the rows. With a number, all steps are full: the
+    step that ends a pass is filled from the next pass. `epoch` then counts passes, and `position`
+    may be beyond its pass."""
     first_step: int = 0
-    """Steps before the first one since the start of epoch 0, with `epoch_steps`."""
+    """With `epoch_steps`: number of steps between the start of epoch 0 and the first step."""
 
     def __post_init__(self) -> None:
         if self.tail not in get_args(Tail):
@@ -71,12 +71,11 @@ class Schedule:
             return
         check_integer("position", self.position, 0, self.num_rows)
         if self.tail == "drop" and self.stride > self.num_rows:
-            msg = (
-                f"tail 'drop' leaves nothing: a step takes {self.stride} rows ({self.batch_size} "
+            raise ValueError(
+                f"tail 'drop' drops all rows: a step takes {self.stride} rows ({self.batch_size} "
                 f"for each of {self.shard.num_shards} shards), but the Index has {self.num_rows}: "
                 "use a smaller batch_size, fewer shards or another tail"
             )
-            raise ValueError(msg)
 
     @property
     def stride(self) -> int:
@@ -84,7 +83,7 @@ class Schedule:
         return self.shard.num_shards * self.batch_size
 
     def steps(self, epoch: int) -> int:
-        """Return the number of steps of an epoch; for the first epoch, the remaining ones."""
+        """Return the number of steps of an epoch; of the first epoch the remaining steps."""
         if self.epoch_steps is not None:
             first, taken = divmod(self.first_step, self.epoch_steps)
             return self.epoch_steps - (taken if epoch == first else 0)
@@ -93,13 +92,13 @@ class Schedule:
 
     @property
     def start(self) -> tuple[int, int]:
-        """Epoch and position of the first step, in the next epoch if this one has no steps left."""
+        """Epoch and position of the first step; of the next epoch if no steps are left."""
         if self.epoch_steps is not None:
             return self.place(self.epoch, self.position)
         return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
 
     def locate(self, count: int) -> Slot:
-        """Return the slot of a ``SampleInfo.idx_in_epoch`` of DALI, counted from the start."""
+        """Return the slot of DALI's ``SampleInfo.idx_in_epoch``, counted from the start."""
         step, index = divmod(count, self.batch_size)
         if self.epoch_steps is not None:
             taken = self.shard.position(step, index, self.batch_size)
@@ -112,15 +111,15 @@ class Schedule:
         return Slot(epoch, step, index, base + self.shard.position(step, index, self.batch_size))
 
     def place(self, epoch: int, position: int) -> tuple[int, int]:
-        """Return the epoch and position of a row for a position that may be beyond its epoch.
+        """Return epoch and position of the row at a position that may be beyond its epoch.
 
-        With `epoch_steps` this is in another pass; otherwise it starts again in the same epoch.
+        With `epoch_steps` the row is of a later pass. Otherwise the same epoch starts again.
         """
         passes, position = divmod(position, self.num_rows)
         return epoch + (passes if self.epoch_steps is not None else 0), position
 
     def counted_epoch(self, slot: Slot) -> int:
-        """Return the epoch of a slot as counted by a Loader."""
+        """Return the epoch of a slot, as the Loader counts epochs."""
         if self.epoch_steps is None:
             return slot.epoch
         return (self.first_step + slot.step) // self.epoch_steps

@@ -1,4 +1,4 @@
-"""Distribution of positions over shards: stateless arithmetic."""
+"""Distribution of positions over shards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from readers.values import check_integer, is_integer
 class Shard:
     """One of several equal parts of each step, `shard_id` of `num_shards` as in DALI.
 
-    Positions of an epoch are distributed batch by batch, so that all shards take the same number of
-    steps, and position p is in step ``p // (num_shards * batch_size)``. For 3 shards,
-    batch_size 2 and 14 positions::
+    Positions of an epoch are distributed batch by batch. So all shards have the same number of
+    steps, and position p is in step ``p // (num_shards * batch_size)``. For 3 shards, batch_size 2
+    and 14 positions::
 
                   step 0       step 1       step 2
         shard 0    0  1         6  7        12 13
@@ -29,8 +29,9 @@ class Shard:
     def __post_init__(self) -> None:
         check_integer("num_shards", self.num_shards, 1)
         if not is_integer(self.shard_id) or not 0 <= self.shard_id < self.num_shards:
-            msg = f"shard_id must be in [0, num_shards={self.num_shards}), got {self.shard_id!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"shard_id must be in [0, num_shards={self.num_shards}), got {self.shard_id!r}"
+            )
 
     def position(self, step: int, slot: int, batch_size: int) -> int:
         """Return the position of a slot of this shard's batch.

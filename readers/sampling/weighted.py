@@ -1,4 +1,4 @@
-"""Order that draws rows with replacement, in proportion to weights, by computation."""
+"""Order that draws rows with replacement, in proportion to weights."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _DRAWN = 1 << 63
 
 
 class Weights(Protocol):
-    """Weights as `WeightedOrder` needs them, see `readers.index.rows.weights.RunningWeights`."""
+    """Weights for `WeightedOrder`, see `readers.index.rows.weights.RunningWeights`."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
         ...
 
     def row(self, share: float) -> int:
-        """Return the row at a share of all weights, in [0, 1)."""
+        """Return the row at a fraction, in [0, 1), of the sum of all weights."""
         ...
 
 
@@ -27,13 +27,13 @@ class Weights(Protocol):
 class WeightedOrder:
     """Row for each position of each epoch, drawn independently in proportion to weights.
 
-    An epoch has as many positions as there are rows. A row can be at several positions or at none.
+    An epoch has one position per row of the Index. A row can be at several positions or at none.
     Like `readers.Order` it depends only on the arguments.
 
     Notes
     -----
-    The draw is Philox-4x64 with key (seed, epoch) and counter (position, 0, 0, 2), whose last word
-    differs from those of Draws and Order.
+    The random numbers are Philox-4x64 with key (seed, epoch) and counter (position, 0, 0, 2). Draws
+    and Order use other last words.
     """
 
     weights: Weights
@@ -63,5 +63,5 @@ class WeightedOrder:
         return self.weights.row((first >> 11) * 2.0**-53)
 
     def draws_number(self, position: int, row: int) -> int:
-        """Return the number of a sample for Draws; repeated rows get different numbers."""
+        """Return the number of a sample for Draws, which differs for repeated rows."""
         return _DRAWN | position

@@ -1,1 +1,1 @@
-"""Masks and boxes, which belong to an image and follow the geometry of its sample."""
+"""Masks and boxes of images, which follow the geometry of the sample."""

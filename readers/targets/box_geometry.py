@@ -1,7 +1,7 @@
-"""Convert boxes of an image to boxes of a sample: check, move, and cut them at its edges.
+"""Convert boxes of an image to boxes of a sample: check, move, and cut them at the edges.
 
 Boxes are arrays of shape (n, 4), float64: x1, y1, x2, y2 in pixels from the outer edge of the first
-one, as in COCO and torchvision.
+pixel, as in COCO and torchvision.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from readers.sampling.placement import Placement
 Boxes = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative tolerance, so that boxes inside the sample do not lose area to rounding."""
+"""Relative tolerance, because boxes inside the sample lose area by rounding."""
 _THIN = 1e-6
-"""Boxes with at most this width or height, in pixels, inside the sample are left out."""
+"""Boxes that are at most this wide or high, in pixels, inside the sample are dropped."""
 
 _FARTHEST = 1e9
-"""Largest coordinate in pixels: beyond it areas overflow and rotations lose fractions of pixels."""
+"""Largest coordinate in pixels. Beyond it areas overflow and rotations are inexact."""
 
 
 def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
@@ -48,13 +48,13 @@ def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
 
 
 def placed_boxes(boxes: Boxes, placement: Placement) -> Boxes:
-    """Return the boxes in coordinates of the sample; they may reach beyond it.
+    """Return the boxes in coordinates of the sample. They may reach beyond the sample.
 
     A rotated box becomes the smallest box with its four corners.
     """
     matrix, start = placement.matrix[:, :2], placement.matrix[:, 2]
     corners = boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
-    # The matrix maps pixel centres to centres, in the opposite direction.
+    # The matrix maps pixel centres of the sample to pixel centres of the image.
     moved = (corners - (start + 0.5)) @ np.linalg.inv(matrix).T + 0.5
     return np.concatenate((moved.min(axis=1), moved.max(axis=1)), axis=1)
 
@@ -71,9 +71,9 @@ def cut_boxes(
     shape : tuple of int
         (height, width) of the sample.
     min_area : float
-        Pixels that must remain of a box.
+        Least remaining area of a box, in pixels.
     min_visible : float
-        Share of a box's area that must remain.
+        Least remaining share of a box's area.
 
     Returns
     -------

@@ -23,37 +23,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Boxes(Target):
-    """Boxes for each image, which follow the crop, resize, flips, rotation and zoom.
+    """Boxes of each image, which follow the crop, resize, flips, rotation and zoom.
 
-    They are cut at the edges of the sample, and dropped if too little remains. A rotated box
-    becomes the smallest upright box that contains its corners, as in torchvision.
+    Boxes are cut at the edges of the sample, and dropped if too little remains. A rotated box
+    becomes the smallest upright box with its corners, as in torchvision.
 
-    A target named ``boxes`` produces three outputs: ``boxes``, float32, shape (batch, max_boxes,
-    4), padded with 0; ``num_boxes``, int32, shape (batch,); and, under the name of their column,
-    the labels, int64, shape (batch, max_boxes), padded with -1. Boxes of each frame of a clip have
-    one more axis after the batch, of frames.
+    A target named ``boxes`` has three outputs: ``boxes``, float32, shape (batch, max_boxes, 4),
+    padded with 0; ``num_boxes``, int32, shape (batch,); and the labels, int64, shape (batch,
+    max_boxes), padded with -1, named like their column. Boxes of each frame of a clip have an axis
+    of frames after the batch.
 
     Parameters
     ----------
     column : str
-        Column of the Index with a list of boxes for each row. Each box has four numbers: x1, y1,
-        x2, y2 in pixels of the displayed image, from the outer edge of its first pixel, as in COCO
-        and torchvision. A list may be empty; null means no boxes. For `video_pipeline` there may be
-        a list for each frame of the whole video, each a list of boxes, or null.
+        Column of the Index with a list of boxes for each row. A box has four numbers: x1, y1, x2,
+        y2 in pixels of the displayed image, from the outer edge of the first pixel, as in COCO and
+        torchvision. A list may be empty; null means no boxes. For `video_pipeline` each row may
+        have a list for each frame of the whole video, each a list of boxes or null.
     labels : str, optional
-        Column with a list of integers for each row, or each frame, one per box.
+        Column with a list of integers for each row or frame, one per box.
     max_boxes : int, optional
-        Capacity for boxes, by default the largest number in any row, or frame, of the Index. A row
-        with more remaining boxes is rejected.
+        Capacity for boxes. The default is the largest number in any row or frame of the Index. A
+        row with more remaining boxes is rejected.
     min_area : float
-        Least area of a box, in pixels of the sample; smaller remainders are dropped.
+        Least remaining area of a box, in pixels of the sample. Other boxes are dropped.
     min_visible : float
-        Least share of a box's area that must remain, 0 to 1; other boxes are dropped.
+        Least remaining share of a box's area, 0 to 1. Other boxes are dropped.
     size : str, optional
-        Column with (height, width) in pixels of the displayed image for which the boxes were made;
-        null if unknown. Frames of a video share it, or have a list of them. By default
-        ``boxes_size`` for column ``boxes``, and so on, if the Index has it, as after
-        `Index.from_coco`.
+        Column with (height, width) in pixels of the displayed image to which the boxes belong; null
+        if unknown. A row of a video has one size, or a list with a size for each frame. The default
+        for column ``boxes`` is ``boxes_size``, if the Index has it, as after `Index.from_coco`.
 
     Raises
     ------
@@ -62,9 +61,9 @@ class Boxes(Target):
 
     Notes
     -----
-    A row is rejected if its image has another size than in `size`, if a box is not finite, beyond
-    1e9 pixels, inverted (x2 < x1) or wholly outside the image, or if the numbers of labels and
-    boxes differ.
+    A row is rejected if its image has another size than `size`, if a box is not finite, beyond 1e9
+    pixels, inverted (x2 < x1) or wholly outside the image, or if the numbers of labels and boxes
+    differ.
     """
 
     column: str
@@ -92,7 +91,7 @@ class Boxes(Target):
     def fitted(self, table: pa.Table) -> Self:
         """Return these Boxes with `max_boxes` and `size` set.
 
-        TypeError if a column does not have such lists, ValueError if a label exceeds int64.
+        TypeError if a column has other values, ValueError if a label exceeds int64.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -109,9 +108,8 @@ class Boxes(Target):
         is_empty = is_lists(boxes.type) and pa.types.is_null(boxes.type.value_type)
         if not is_lists(boxes.type) or not (is_empty or is_lists(boxes.type.value_type)):
             raise TypeError(
-                f"column {self.column!r} must have a list of boxes for each row, or for each frame "
-                f"of each row, each with four numbers, got {boxes.type}"
-                f"{_parse(self.column, boxes.type)}"
+                f"column {self.column!r} must have a list of boxes, each of four numbers, for each "
+                f"row or for each frame of a row, got {boxes.type}{_parse(self.column, boxes.type)}"
             )
         if self.labels is not None:
             _check_integers(self.labels, found[self.labels])
@@ -120,7 +118,7 @@ class Boxes(Target):
         return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)), size=size)
 
     def frame_columns(self, table: pa.Table) -> tuple[str, ...]:
-        """Return the columns that have a list for each frame of a video; () for boxes of a row."""
+        """Return the columns with a value for each frame of a video; () for boxes of a row."""
         import pyarrow as pa
 
         kind = table[self.column].type if self.column in table.column_names else None
@@ -150,8 +148,8 @@ class Boxes(Target):
         boxes = np.asarray(values[self.column], np.float64)
         if len(boxes) and boxes.shape[1:] != (4,):
             raise ValueError(
-                f"column {self.column!r} has boxes of {boxes.shape[1]} numbers, expected x1, y1, "
-                "x2, y2"
+                f"column {self.column!r} has boxes of {boxes.shape[1]} numbers, expected four: x1, "
+                "y1, x2, y2"
             )
         boxes = boxes.reshape(-1, 4)
         labels = None if self.labels is None else values[self.labels]
@@ -167,8 +165,8 @@ class Boxes(Target):
         sample = self.blank(name, placement.shape)
         if len(left) > len(sample[name]):
             raise ValueError(
-                f"{len(left)} boxes remain, but max_boxes is {len(sample[name])}: raise it, or "
-                "drop small boxes with min_area or min_visible"
+                f"{len(left)} boxes remain, but max_boxes is {len(sample[name])}: set a larger "
+                "max_boxes, or drop small boxes with min_area or min_visible"
             )
         sample[name][: len(left)] = left
         sample[f"num_{name}"][()] = len(left)
@@ -190,24 +188,24 @@ class Boxes(Target):
 
 
 def _check_integers(name: str, column: pa.ChunkedArray) -> None:
-    """Raise TypeError unless these are lists of integers, ValueError if int64 cannot hold them."""
+    """Raise TypeError unless a column has lists of integers; ValueError if one exceeds int64."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     inner = column.type.value_type if is_lists(column.type) else None
     if inner is None or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
         raise TypeError(
-            f"column {name!r} must have a list of integers for each row, or each frame with boxes, "
-            f"got {column.type}{_parse(name, column.type)}"
+            f"column {name!r} must have a list of integers for each row, or for each frame of a "
+            f"row, got {column.type}{_parse(name, column.type)}"
         )
     if pa.types.is_uint64(inner):
         largest = pc.max(pc.list_flatten(column)).as_py() or 0
         if largest >= 2**63:
-            raise ValueError(f"column {name!r} has the number {largest}, expected below 2**63")
+            raise ValueError(f"column {name!r} has the number {largest}, the limit is 2**63 - 1")
 
 
 def _parse(name: str, kind: pa.DataType) -> str:
-    """Return how to parse a column of text, such as the JSON of tars; empty for other types."""
+    """Return advice to parse a column of text, such as JSON of tars; empty for other types."""
     import pyarrow as pa
 
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -219,14 +217,14 @@ def _parse(name: str, kind: pa.DataType) -> str:
 
 
 def _check_size(name: str, expected: NDArray[Any], image: tuple[int, int]) -> None:
-    """Raise ValueError if boxes are for an image of another size; empty means unknown."""
+    """Raise ValueError if boxes belong to an image of another size; empty means unknown."""
     if len(expected) not in (0, 2):
         raise ValueError(f"column {name!r} has {len(expected)} numbers, expected height and width")
     if len(expected) and tuple(expected) != image:
         turned = tuple(expected[::-1]) == image
         raise ValueError(
-            f"the displayed image has {image[0]}x{image[1]} pixels, but column {name!r} of its "
-            f"boxes has {expected[0]}x{expected[1]} (height x width): "
-            + "they may be for the image before EXIF turned it; " * turned
-            + "fit the boxes and that column to the image"
+            f"the displayed image has {image[0]}x{image[1]} pixels, but by column {name!r} its "
+            f"boxes are for {expected[0]}x{expected[1]} (height x width): "
+            + "EXIF may have turned the image; " * turned
+            + "convert the boxes and correct the column"
         )

@@ -1,4 +1,4 @@
-"""Contract of targets, which belong to an image and follow the geometry of its sample."""
+"""Contract of targets of an image, which follow the geometry of its sample."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 class Target(Protocol):
     """Target of each image, made with NumPy in the reader processes.
 
-    It is pickled and sent to them, so it holds settings and no open files. It draws no random
-    numbers: the `Placement` contains all random choices.
+    A target is pickled and sent to the reader processes, so it has settings and no open files. It
+    draws no random numbers: the `Placement` contains all random choices.
 
-    A target that reads files has an attribute ``files``, which lists the `columns` with their
-    names. For these `read` gets an unopened `readers.places.contract.Place` in place of the text,
-    or None for null.
+    A target that reads files has an attribute ``files``, a tuple of those `columns` that name
+    files. For these columns `read` gets an unopened `readers.places.contract.Place` in place of the
+    text, or None for null.
 
-    A target that needs the row has an attribute ``needs_row``, which is True. Then `values` also
-    contains the `readers.Row`, with the columns that its Reader needs, as ``row``.
+    A target that needs the row has an attribute ``needs_row``, which is True. `values` then also
+    has the `readers.Row` under the name ``row``.
 
-    A target with a method ``frame_columns(table)`` may be one of each frame of a clip. The method
-    returns the columns that have a list for each row of the table, with a value for each frame of
-    the whole video; ``()`` if the target is one of each row. `read` is then called for each frame
-    of the clip, with the values of this frame, and the arrays get a first axis of frames.
+    A target with a method ``frame_columns(table)`` may have values for each frame of a clip. The
+    method returns the columns whose rows are lists with a value for each frame of the whole video;
+    ``()`` if all columns have one value for each row. `read` is then called for each frame of the
+    clip, with the values of this frame, and the arrays get a first axis of frames.
 
-    A target with arrays as large as the sample has an attribute ``outside``, their value outside
-    the image. With the setting `ragged` the arrays become lists, or their last two axes are padded
-    with this value. Arrays of other targets must have one shape per batch.
+    A target with arrays as large as the sample has an attribute ``outside``, the value outside the
+    image. With the setting `ragged` the arrays become lists, or their last two axes are padded with
+    this value. Arrays of other targets must have one shape per batch.
     """
 
     @property
@@ -42,17 +42,17 @@ class Target(Protocol):
         ...
 
     def fitted(self, table: pa.Table) -> Self:
-        """Return this target with the values that it needs from the table of an Index.
+        """Return this target, completed by the table of an Index.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            If the table lacks a column, or a column has values of another kind.
+            If the table lacks a column, or a column has values of another type.
         """
         ...
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
-        """Return the specs of a sample's arrays, the outputs of a target of this name."""
+        """Return the specs of the arrays of a target with this name."""
         ...
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
@@ -71,13 +71,13 @@ class Target(Protocol):
         Returns
         -------
         Sample
-            One array for each of `specs`, with the same shapes for all samples of this output
-            shape, and the number of bytes read.
+            One array for each of `specs`, and the number of bytes read. Shapes depend only on the
+            shape of the output.
 
         Raises
         ------
         OSError, ValueError
-            If the row is bad. It is rejected, with this error as the reason.
+            If the row is bad. The row is rejected with this error as the reason.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Masks: an image of classes or instances for each image, in a separate file or variable."""
+"""Masks: images of classes or instances that belong to images, in separate files or variables."""
 
 from __future__ import annotations
 
@@ -40,59 +40,58 @@ _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "flo
 
 @dataclass(frozen=True)
 class Mask(Target):
-    """Mask for each image, which follows the crop, resize, flips, rotation and zoom.
+    """Mask of each image, which follows the crop, resize, flips, rotation and zoom.
 
-    Each pixel of the output has the unchanged value of the nearest mask pixel; mean, std and
-    `transform` do not apply. The output has shape (batch, height, width), and for masks of each
-    frame of a clip (batch, frames, height, width).
+    Each pixel of the output has the value of the nearest mask pixel; mean, std and `transform` do
+    not apply. The output has shape (batch, height, width), or (batch, frames, height, width) for
+    masks of each frame of a clip.
 
     Parameters
     ----------
     column : str, optional
-        Text column of the Index with the mask file of each row. If the column's name ends in
-        ``_path``, relative paths in an Index file or a catalogue refer to its folder, as for
-        images. A row without a mask is rejected. For `video_pipeline` there may be a list for each
-        row, with the file of each frame of the whole video; a clip is rejected if one of its frames
-        has none.
+        Text column of the Index with the mask file of each row. If the name of the column ends in
+        ``_path``, relative paths in an Index file or a catalogue are relative to its folder, as for
+        images. A row without a mask is rejected. For `video_pipeline` each row may have a list with
+        the file of each frame of the whole video. A clip with a frame without a file is rejected.
     dtype : str
         NumPy name of the output's type. A mask with values outside the range of the type is
         rejected.
     hdu : int, str or (str, int), optional
-        HDU of FITS files, as in `fits_pipeline`; by default the first with an image. If the row
-        has an HDU (column ``hdu``), an EXTNAME means the HDU with that name and the EXTVER of the
+        HDU of FITS files, as in `fits_pipeline`; by default the first HDU with an image. If the row
+        has an HDU (column ``hdu``), an EXTNAME means the HDU with this name and the EXTVER of the
         row's HDU, as for `Hdu`.
     outside : number
-        Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show and
-        ``ragged="pad"`` adds.
+        Value of pixels outside the image. Such pixels appear with rotation, zoom and
+        ``outside="fill"``, and as the padding of ``ragged="pad"``.
     variable : str, optional
         In place of `column`, for `chunked_pipeline`: variable of the same file or store, at the
         same position.
     part : str, optional
-        Part of a sample of several rows whose `variable` is read, such as ``"+6h"`` of a sequence.
-        A variable without the axis of the rows, such as a land mask, needs none.
+        Part of a sample whose `variable` is read, such as ``"+6h"`` of a sequence. A variable
+        without the axis of the rows, such as a land mask, needs no part.
 
     Raises
     ------
     ValueError
-        If the dtype is unknown, or `outside` is not a value of it; or if neither a column nor a
-        variable is named, or both.
+        If the dtype is unknown, if `outside` is not a value of the dtype, or unless exactly one of
+        `column` and `variable` is set.
 
     Notes
     -----
-    The format of a file is recognised by content. FITS: only the window is read if astropy can do
-    that; BSCALE, BZERO and BLANK are applied. .npy: the rows of the window are read, shape (height,
-    width). All others are read whole by Pillow: PNG, TIFF, BMP and others with one channel of 1 to
-    32 bits; for palettes the indices are used, not the colours. A mask must have the size of its
-    image: of the displayed image if EXIF turns it, and of the registered image in `aia_pipeline`.
-    Floating-point masks need a floating-point dtype. So do JPEG, JPEG 2000 and similar formats,
-    because lossy compression invents classes.
+    The format of a file is recognised by content. Of FITS only the window is read if astropy can do
+    this; BSCALE, BZERO and BLANK are applied. Of .npy, shape (height, width), the rows of the
+    window are read. All other files are read whole by Pillow: PNG, TIFF, BMP and others with one
+    channel of 1 to 32 bits. Of palettes the indices are used, not the colours. A mask must have the
+    size of its image: of the displayed image if EXIF turns it, and of the registered image in
+    `aia_pipeline`. Floating-point masks need a floating-point dtype. JPEG, JPEG 2000 and similar
+    formats also need one, because lossy compression invents classes.
 
-    A variable with an integer dtype gives the elements as stored, so ``_FillValue`` keeps its
-    number; packed ones are rejected. With a floating-point dtype it gives values as xarray has
-    them, NaN for ``_FillValue``.
+    With an integer dtype a variable has its stored elements, and ``_FillValue`` is not replaced;
+    packed variables are rejected. With a floating-point dtype a variable has the values of xarray,
+    with NaN for ``_FillValue``.
 
-    If two pixels are equally near, the one further right, or further down, is taken, as in
-    PyTorch's ``nearest-exact``. Pillow and OpenCV may take the other one.
+    Of two pixels at the same distance the one further right, or further down, is used, as in
+    PyTorch's ``nearest-exact``. Pillow and OpenCV may use the other one.
     """
 
     column: str | None = None
@@ -124,7 +123,7 @@ class Mask(Target):
         try:
             of_type(np.array(self.outside), self.dtype)
         except ValueError:
-            raise ValueError(f"outside={self.outside!r} is not a value of {self.dtype}") from None
+            raise ValueError(f"outside={self.outside!r} does not fit dtype {self.dtype}") from None
         if self.hdu is not None:
             from readers.fits.headers import checked
 
@@ -142,7 +141,7 @@ class Mask(Target):
 
     @property
     def needs_row(self) -> bool:
-        """Whether it reads a variable of the row, or needs its HDU."""
+        """Whether the target reads a variable of the row, or needs the HDU of the row."""
         return self.variable is not None or isinstance(self.hdu, str)
 
     def fitted(self, table: pa.Table) -> Self:
@@ -165,15 +164,15 @@ class Mask(Target):
         return self
 
     def frame_columns(self, table: pa.Table) -> tuple[str, ...]:
-        """Return the column if it has a list for each row, of a path for each frame; else ()."""
+        """Return the column if its rows are lists with a path for each frame; else ()."""
         if self.column is None or self.column not in table.column_names:
             return ()
         kind = table[self.column].type
         return self.columns if is_lists(kind) and is_text(kind.value_type) else ()
 
     def _any_part(self, table: pa.Table) -> str | None:
-        """Return a part of samples whose variable is the same at each position, such as land."""
-        if "plane" not in table.column_names:  # a file is a position
+        """Return a part whose variable is the same for all rows, such as a land mask."""
+        if "plane" not in table.column_names:  # then each file has one position
             return None
         for part in part_names(table):
             column = f"{NOTE}_{part}"
@@ -188,16 +187,16 @@ class Mask(Target):
     def _check_variable(self, table: pa.Table) -> None:
         if NOTE not in table.column_names:
             raise ValueError(
-                f"Mask(variable={self.variable!r}) needs an Index with a column {NOTE!r}: make it "
-                "by Index.from_zarr or Index.scan_arrays"
+                f"Mask(variable={self.variable!r}) needs an Index with a column {NOTE!r}: make the "
+                "Index with Index.from_zarr or Index.scan_arrays"
             )
         parts = part_names(table)
         if self.part not in (parts or (None,)):
             raise ValueError(
-                f"each row of the Index is a sample of {len(parts)} parts: choose that of "
-                f"Mask(variable={self.variable!r}), part= one of {', '.join(parts)}"
+                f"each row of the Index has several parts: set part of Mask(variable="
+                f"{self.variable!r}) to one of {', '.join(parts)}, got {self.part!r}"
                 if parts
-                else f"part={self.part!r} of a Mask: the rows of the Index have no parts"
+                else f"rows of the Index have no parts: leave out part={self.part!r} of the Mask"
             )
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
@@ -205,7 +204,7 @@ class Mask(Target):
         return (SampleSpec(name=name, dtype=self.dtype, ndim=2),)
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
-        """Read the part of the mask that the sample shows."""
+        """Read the part of the mask for the sample."""
         place: Place | None = None if self.column is None else values[self.column]
         if place is None and self.variable is None:
             raise ValueError(
@@ -224,7 +223,7 @@ class Mask(Target):
                     )
             part = of_type(part, self.dtype)
         except Exception as error:
-            # Pillow, astropy and filters raise many types on malformed input.
+            # Pillow, astropy and filters raise many types for malformed input.
             reason = reason_of(error, source) or type(error).__name__
             raise ValueError(f"{printable(source)}: {reason}") from error
         return Sample({name: nearest.take(part, self.outside)}, nbytes)
@@ -248,7 +247,7 @@ class Mask(Target):
 
         found = row if self.part is None else row.part(self.part)
         if found is None:
-            raise ValueError(f"the sample lacks part {self.part!r}: drop the row")
+            raise ValueError(f"part {self.part!r} of the row is missing: drop the row")
         return read_variable(found, str(self.variable), size, box, self.dtype)
 
     def blank(self, name: str, shape: tuple[int, int]) -> Sample:

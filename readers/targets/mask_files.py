@@ -25,9 +25,9 @@ _SCALES = {"L;2": 85, "L;4": 17}
 _LOSSY_IN_TIFF = ("jpeg", "tiff_jpeg")
 """Lossy compressions of a TIFF, by Pillow's names."""
 _MAY_BE_LOSSY = ("JPEG", "MPO", "JPEG2000", "AVIF", "DDS")
-"""One-channel formats whose compression changes values, or may do so without the file telling."""
+"""One-channel formats with a compression that is, or may be, lossy."""
 _SAMPLE_FORMAT = 339
-"""TIFF tag whose value is 1 for unsigned and 2 for signed integers."""
+"""TIFF tag with the value 1 for unsigned and 2 for signed integers."""
 
 
 def read_mask(
@@ -40,19 +40,19 @@ def read_mask(
     place : Place
         Unopened file. Its format is recognised by content.
     hdu : int, str or (str, int), optional
-        HDU of a FITS file; by default the first with an image.
+        HDU of a FITS file; by default the first HDU with an image.
     size : tuple of int
         Required (height, width) of the mask, in pixels.
     box : Box
         Part to read.
     of_classes : bool
-        Whether to reject files with a lossy compression, which invents values.
+        Whether to reject lossy compression, which invents values.
 
     Returns
     -------
     tuple of (ndarray, int)
-        Values as stored, of any type and byte order, shape (height, width) of the box; and the
-        number of bytes read.
+        Stored values of any type and byte order, shape (height, width) of the box; and the number
+        of bytes read.
 
     Raises
     ------
@@ -113,20 +113,20 @@ def _read_encoded(
     from readers.jpeg.structure import structure_of
 
     encoded = place.read(0, place.nbytes)
-    structure_of(encoded)  # raises if damaged
+    structure_of(encoded)  # raises DamagedError
 
     def read() -> NDArray[Any]:
         with Image.open(io.BytesIO(encoded)) as image:
             if of_classes and (kind := _lossy_kind(image)) is not None:
                 raise ValueError(
-                    f"is a {kind}, whose compression may change values to other classes: store "
-                    "masks as PNG, made again from their source, or set dtype='float32' if "
-                    "the values are not classes"
+                    f"is a {kind}, and lossy compression changes values to other classes: save the "
+                    "masks as PNG, from their source, or set dtype='float32' if the values are not "
+                    "classes"
                 )
             if image.mode not in _MODES:
                 raise ValueError(
-                    f"has several channels (mode {image.mode}), expected one: convert its colours "
-                    "to class numbers, and store these as PNG"
+                    f"has several channels (mode {image.mode}), expected one: convert colours to "
+                    "class numbers, and save them as PNG"
                 )
             forget_xmp(image)
             pixels = _stored_values(image)
@@ -144,7 +144,7 @@ def _read_encoded(
 
 
 def _lossy_kind(image: ImageFile) -> str | None:
-    """Return the format if the compression of an image may have changed its values, or None."""
+    """Return the format if the compression of an image may be lossy; otherwise None."""
     if image.format in _MAY_BE_LOSSY:
         return image.format
     in_tiff = image.format == "TIFF" and image.info.get("compression") in _LOSSY_IN_TIFF
@@ -152,11 +152,11 @@ def _lossy_kind(image: ImageFile) -> str | None:
 
 
 def _stored_values(image: ImageFile) -> NDArray[Any]:
-    """Return the values in the file, undoing changes by Pillow."""
+    """Return the values in the file, without the changes that Pillow makes."""
     decoder, raw = _encoding(image)
-    if decoder == "libtiff" and raw.endswith(("BS", "BF")):  # Pillow 13 swaps their bytes
+    if decoder == "libtiff" and raw.endswith(("BS", "BF")):  # Pillow 13 swaps the bytes
         raise ValueError(
-            "is a compressed TIFF, big-endian and signed or floating-point, which Pillow reads "
+            "is a compressed big-endian TIFF of signed integers or floats, which Pillow reads "
             "wrong: save it without compression"
         )
     if decoder.startswith("ppm"):
@@ -180,7 +180,7 @@ def _check_maxval(image: ImageFile) -> None:
     if isinstance(args, tuple) and args[1] not in (255, 65535):
         raise ValueError(
             f"is a PGM of maxval {args[1]}, which Pillow stretches to 255 or 65535: save it with "
-            "one of these maxvals, or as PNG"
+            "maxval 255 or 65535, or as PNG"
         )
 
 
@@ -197,28 +197,30 @@ def _check_size(found: tuple[int, ...], size: tuple[int, int]) -> None:
     if tuple(found) != size:
         (height, width), (rows, columns) = found, size
         raise ValueError(
-            f"has {height}x{width} pixels, but the image {rows}x{columns} (height x width): a mask "
-            "must have the size of its image as displayed"
+            f"has {height}x{width} pixels, but the displayed image has {rows}x{columns} (height x "
+            "width): a mask must have the size of its image"
         )
 
 
 def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Convert values to another type in native byte order; ValueError if one does not fit."""
+    """Convert values to another type in native byte order; ValueError if a value does not fit."""
     kind, wanted = pixels.dtype, np.dtype(dtype)
     if kind.kind not in "biuf":
         raise ValueError(f"has values of type {kind}, expected numbers")
-    # NumPy lets float64 take all integers, and rounds the ones beyond 2**53.
+    # NumPy casts all integers to float64, and rounds those beyond 2**53.
     is_rounded = kind.kind in "iu" and kind.itemsize == 8 and wanted.kind == "f"
     if np.can_cast(kind, wanted) and not is_rounded:
         return pixels.astype(wanted, copy=False)
     if kind.kind == "f" and wanted.kind != "f":
         raise ValueError(
-            f"has {kind.name}, but dtype is {dtype!r}: give the Mask the dtype 'float32'"
+            f"has {kind.name}, but the dtype of the Mask is {dtype!r}: set dtype='float32'"
         )
     if kind.kind == "f":
         largest = float(np.max(np.abs(pixels), initial=0, where=np.isfinite(pixels)))
         if largest > float(np.finfo(wanted).max):
-            raise ValueError(f"has values up to {largest:g}, but dtype is {dtype!r}")
+            raise ValueError(
+                f"has values up to {largest:g}, too large for dtype {dtype!r}: set dtype='float64'"
+            )
     else:
         low, high = int(pixels.min()), int(pixels.max())
         least, most = _range_of(wanted)
@@ -226,14 +228,14 @@ def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
             limits = [(one, np.iinfo(one)) for one in ("int32", "int64")]
             fitting = [one for one, limit in limits if limit.min <= low and high <= limit.max]
             raise ValueError(
-                f"has values from {low} to {high}, but dtype {dtype!r} has {least} to {most}"
-                + "".join(f": give the Mask the dtype {one!r}" for one in fitting[:1])
+                f"has values from {low} to {high}, but dtype {dtype!r} only has {least} to {most}"
+                + "".join(f": set dtype={one!r}" for one in fitting[:1])
             )
     return pixels.astype(wanted)
 
 
 def _range_of(kind: np.dtype[Any]) -> tuple[int, int]:
-    """Return the least and the largest integer of the range that a type represents exactly."""
+    """Return the range of integers that a type represents exactly, least and largest."""
     if kind.kind == "f":
         most = 1 << (np.finfo(kind).nmant + 1)
         return -most, most

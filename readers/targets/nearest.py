@@ -1,4 +1,4 @@
-"""Sample an image at the nearest pixels for a placement."""
+"""Nearest-neighbour sampling of an image by a placement."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from readers.sampling.placement import Placement
 from readers.window import Box
 
 TO_NEAREST = 0.5 + 2.0**-20
-"""Offset that rounds positions up at ties, even if they are off by some 1e-7 pixels."""
+"""Offset that rounds ties up, even if positions are inexact by some 1e-7 pixels."""
 _BLOCK_PIXELS = 1 << 18
-"""Output pixels whose positions are in memory at the same time."""
+"""Output pixels to process at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearestPixels:
-    """Image pixel that is nearest to each pixel of a sample.
+    """The nearest image pixel for each pixel of a sample.
 
-    If two are equally near, it is the one further right, or further down, in the image. For a
-    resize that is ``floor((x + 0.5) * scale)``, as in PyTorch's ``nearest-exact``; Pillow and
+    Of two pixels at the same distance it is the one further right, or further down, in the image.
+    For a resize this is ``floor((x + 0.5) * scale)``, as in PyTorch's ``nearest-exact``. Pillow and
     OpenCV only differ at such ties.
     """
 
@@ -35,7 +35,7 @@ class NearestPixels:
         """Find the part of the image that a placement needs."""
         last = np.array(placement.shape[::-1]) - 1
         corners = np.array([[0, last[0], 0, last[0]], [0, 0, last[1], last[1]], [1, 1, 1, 1]])
-        # An affine map takes its extremes at the corners of a rectangle.
+        # The extremes of an affine map of a rectangle are at its corners.
         found = _nearest(placement.matrix @ corners)
         limit = np.array(placement.image[::-1]) - 1
         x, y = np.clip(found.min(axis=1), 0, limit).tolist()
@@ -92,7 +92,7 @@ def _nearest(positions: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _inside(indices: NDArray[np.intp], size: int) -> slice:
-    """Return the slice of rising or falling indices that are in [0, size)."""
+    """Return the slice of monotonic indices that are in [0, size)."""
     inside = np.flatnonzero((indices >= 0) & (indices < size))
     return slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
 

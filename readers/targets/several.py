@@ -30,8 +30,7 @@ class Targets(UserDict[str, Target]):
     frames : int, optional
         Frames of a sample, for clips of videos.
     frame_columns : mapping of str to tuple of str
-        Columns with a list of values for each row, one for each frame, of targets that are those of
-        each frame; `fitted` finds them.
+        Columns whose rows are lists with a value for each frame, by target; set by `fitted`.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Targets(UserDict[str, Target]):
 
     @property
     def frame_columns(self) -> tuple[str, ...]:
-        """Those of `columns` that have a list of values for each row, one for each frame."""
+        """Columns whose rows are lists with a value for each frame."""
         return tuple(dict.fromkeys(name for names in self._of_frames.values() for name in names))
 
     @property
@@ -61,7 +60,7 @@ class Targets(UserDict[str, Target]):
 
     @property
     def outside(self) -> dict[str, float]:
-        """Arrays as large as the sample, with their value outside the image."""
+        """Value outside the image of each array that is as large as the sample."""
         return {
             spec.name: target.outside
             for name, target in self.items()
@@ -70,9 +69,9 @@ class Targets(UserDict[str, Target]):
         }
 
     def fitted(self, table: pa.Table) -> Targets:
-        """Return the targets with values from the table of an Index; see `Target.fitted`.
+        """Return the targets, completed by the table of an Index; see `Target.fitted`.
 
-        TypeError if a target is one of each frame, but samples are images.
+        TypeError if a target has values for each frame, but samples are images.
         """
         of_frames: dict[str, tuple[str, ...]] = {}
         for name, target in self.items():
@@ -81,8 +80,8 @@ class Targets(UserDict[str, Target]):
                 of_frames[name] = found
             if name in of_frames and self._frames is None:
                 raise TypeError(
-                    f"column {found[0]!r} of target {name!r} is {table[found[0]].type}, a list for "
-                    "each frame of a video, but each sample of this pipeline is an image: use "
+                    f"column {found[0]!r} of target {name!r} has type {table[found[0]].type}, a "
+                    "value for each frame of a video, but samples of this pipeline are images: use "
                     "video_pipeline, or a column with one value for each row"
                 )
         fitted = {name: target.fitted(table) for name, target in self.items()}
@@ -111,7 +110,7 @@ class Targets(UserDict[str, Target]):
     def _read(
         self, columns: Columns, name: str, row: Row, placement: Placement, frame: int | None = None
     ) -> Sample:
-        """Read a target of a row, or of a frame of its clip."""
+        """Read a target of a row or of a frame."""
         target = self[name]
         files = getattr(target, "files", ())
         each = self._of_frames.get(name, ())
@@ -141,7 +140,7 @@ class Targets(UserDict[str, Target]):
             count = columns.num_frames(column, row.number)
             if count not in (None, frames.total):
                 raise ValueError(
-                    f"column {column!r} has a list of {count} for this row, but the video has "
+                    f"column {column!r} has {count} values for this row, but the video has "
                     f"{frames.total} frames: expected a value for each frame, or null"
                 )
         found: dict[int, Sample] = {}

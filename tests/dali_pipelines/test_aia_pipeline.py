@@ -137,7 +137,7 @@ def test_unfit_files_are_named(tmp_path: Path) -> None:
         rows = [row for (batch,) in loader for row in batch["row"].tolist()]
     assert rows == [0]
     reasons = {row: bad.reason for row, bad in loader.stats.rejected.items()}
-    assert "registered already" in reasons[1]
+    assert "already registered" in reasons[1]
     assert "dark image" in reasons[2]
 
 

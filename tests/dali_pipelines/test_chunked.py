@@ -267,7 +267,7 @@ def test_a_mask_at_another_time(labelled: Index) -> None:
         np.testing.assert_array_equal(sample["next"], sample["image"][1, 0] % 251)
     for part in (None, "+7h"):
         wrong = {"next": Mask(variable="labels", part=part)}
-        with pytest.raises(ValueError, match=r"part= one of 0, \+6h"):
+        with pytest.raises(ValueError, match=r"set part .*one of 0, \+6h"):
             chunked_pipeline(sequences, batch_size=1, num_read_processes=0, targets=wrong)
 
 
@@ -348,7 +348,7 @@ def test_windows_begin_on_the_grid(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"grid": 9}, r"grid must be from 1x1 to 8x8, the crop.*9, 9.*never be shown"),
+        ({"grid": 9}, r"grid must be from 1x1 to 8x8, the crop.*9, 9.*never be in a window"),
         ({"grid": 0}, "grid must be"),
         ({"grid": "tiles"}, "grid must be"),
         ({"grid": "chunks", "window": "center"}, "grid is for random windows"),

@@ -42,7 +42,7 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"CROTA2": None}, "CROTA2", "CROTA2 is missing.*PCi_j and CDi_j"),
     ({"CRPIX2": None}, "CRPIX2", "CRPIX2 is missing"),
     ({"RSUN_OBS": None}, "RSUN_OBS", "RSUN_OBS is missing"),
-    ({"NAXIS1": 769, "NAXIS2": 705}, "full disk", "x 2047.5, y 2047.5 of 769x705.*radius of 971"),
+    ({"NAXIS1": 769, "NAXIS2": 705}, "full disk", "769x705.*x 2047.5, y 2047.5.*radius is 971"),
 ]
 
 

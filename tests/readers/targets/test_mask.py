@@ -96,7 +96,7 @@ def test_tiff(tmp_path: Path, dtype: str, order: Any) -> None:
     for compression in (None, "zlib"):
         tifffile.imwrite(tmp_path / "m.tif", stored, byteorder=order, compression=compression)
         if compression and order == ">" and dtype in ("int16", "int32", "float32"):
-            with pytest.raises(ValueError, match="compressed TIFF"):
+            with pytest.raises(ValueError, match=r"compressed .*TIFF"):
                 read(tmp_path / "m.tif", dtype=wanted)
             continue
         found = read(tmp_path / "m.tif", dtype=wanted)
