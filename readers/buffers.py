@@ -1,4 +1,4 @@
-"""Memory for the arrays of a sample; in a reader process the graph reads it directly."""
+"""Memory for the arrays of a sample. In a reader process the graph reads it directly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Empty = Callable[[int], NDArray[np.uint8]]
-"""Function of a number of bytes that returns memory with any content, shape (bytes,)."""
+"""Function that returns uninitialised memory of a number of bytes, shape (bytes,)."""
 Allocate = Callable[[int, int], NDArray[np.uint8]]
 """Type of `buffer` and `private`."""
 
@@ -20,13 +20,13 @@ _thread = threading.local()
 def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
     """Return memory for an array of the Sample that is being read.
 
-    In a reader process it is shared with the consumer, so an array that is read into it is not
-    copied again. It is reused for later samples, so a Reader must not keep a view of it.
+    In a reader process this is shared memory, and the array is not copied again. The memory is
+    reused for later samples, so a Reader must not keep a view of it.
 
     Parameters
     ----------
     nbytes : int
-        Bytes of the array; their content is undefined.
+        Bytes of the array, uninitialised.
     room : int
         Zero bytes after the array.
 
@@ -37,10 +37,10 @@ def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
     Raises
     ------
     ValueError
-        If a number of bytes is negative.
+        If `nbytes` or `room` is negative.
     """
     if nbytes < 0 or room < 0:
-        raise ValueError(f"expected a number of bytes, got {nbytes} and room {room}")
+        raise ValueError(f"nbytes and room must be at least 0, got {nbytes} and {room}")
     if (empty := getattr(_thread, "empty", None)) is None:
         return private(nbytes, room)
     found = empty(nbytes + room)
@@ -49,7 +49,7 @@ def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
 
 
 def private(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
-    """Return memory like `buffer` that no sample shares, for other purposes than Sample arrays."""
+    """Return memory like `buffer` that is not shared, for arrays that are not sent."""
     found = np.empty(nbytes + room, np.uint8)
     found[nbytes:] = 0
     return found
@@ -57,10 +57,10 @@ def private(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
 
 @contextmanager
 def buffers_from(empty: Empty) -> Iterator[None]:
-    """Let `buffer` take its memory from a function, in this thread, within a block.
+    """Let `buffer` take memory from a function in this thread, within a block.
 
-    Other threads get private memory meanwhile: one that was abandoned after a time limit may write
-    to its memory long after the block.
+    Other threads get private memory: a thread that was abandoned after a time limit may still write
+    to its memory after the block.
     """
     _thread.empty = empty
     try:

@@ -1,4 +1,4 @@
-"""Read byte ranges of a place, and merge those that are close together."""
+"""Read byte ranges of a place. Ranges that are close together are merged."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def read_ranges(
     place : Place
         Place with the bytes.
     offsets, lengths : ndarray, shape (ranges,), int64
-        In bytes, from the start of the place; inside the place, in any order.
+        First byte and number of bytes of each range, in any order.
     gap : int
-        Largest gap in bytes between two ranges that is also read, to save a second read.
+        Largest gap between two ranges, in bytes, that is read with them to save a second read.
     room : int
         Zero bytes to append.
     allocate : callable
-        `readers.buffers.buffer` for a payload that is sent unchanged.
+        Function that returns the memory: `readers.buffers.buffer` for a payload that is sent.
 
     Returns
     -------
     payload : ndarray, shape (bytes,), uint8
-        Ranges, small gaps between them, and the room.
+        Ranges, small gaps between them, and the zero bytes.
     starts : ndarray, shape (ranges,), int64
         Start of each range in the payload.
     nbytes : int
@@ -72,7 +72,7 @@ def read_ranges(
 def merged(
     starts: NDArray[np.int64], stops: NDArray[np.int64], gap: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the starts and ends of sorted ranges after merging those up to `gap` bytes apart."""
+    """Sort ranges, and merge ranges up to `gap` bytes apart; return starts and ends."""
     order = np.argsort(starts, kind="stable")
     starts, reach = starts[order], np.maximum.accumulate(stops[order])
     cuts = np.flatnonzero(starts[1:] > reach[:-1] + gap) + 1
@@ -81,9 +81,9 @@ def merged(
 
 
 def bytes_between(planes: Sequence[int], plane_bytes: int, span_bytes: int, *, gap: int) -> int:
-    """Return the gap bytes that `read_ranges` reads between equal spans of some planes.
+    """Return the bytes of gaps that `read_ranges` reads between the same part of some planes.
 
-    The planes have `plane_bytes` each and are stored one after the other.
+    Each plane has `plane_bytes`, and its part `span_bytes`. Planes follow each other in the file.
     """
     gaps = np.diff(np.unique(planes)) * plane_bytes - span_bytes
     return int(gaps[gaps <= gap].sum())

@@ -1,4 +1,4 @@
-"""Reader of samples of several files, which applies a Reader of single files to each part."""
+"""Reader of samples of several files: applies a Reader of single files to each part."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ChannelsReader:
     reader : Reader
         Reader of one file.
     parts : tuple of str
-        Parts of the Index, in the order of the channels; for sequences all parts of the first time
-        come before those of the second. See `dali_pipelines.Index.group`.
+        Parts of the Index, in the order of the channels. In sequences all parts of the first time
+        come before the parts of the second time. See `dali_pipelines.Index.group`.
 
     Notes
     -----
-    All parts get the same window, and therefore the same pixels: a sample is rejected if its images
-    differ in size, or if one of them cannot be read.
+    All parts get the same window. A sample is rejected if its images differ in size, or if one of
+    them cannot be read.
     """
 
     reader: Reader
@@ -39,14 +39,14 @@ class ChannelsReader:
     def __post_init__(self) -> None:
         if isinstance(self.parts, str) or not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError(
-                f"parts must be names of parts, at least one, each once, got {self.parts!r}"
+                f"parts must be a tuple of one or more different names, got {self.parts!r}"
             )
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Arrays of the Reader for each part, with the part's number appended, e.g. ``_0``.
+        """Arrays of the Reader for each part, with the number of the part appended, e.g. ``_0``.
 
-        The last array is ``present``, bool of shape (parts,): False for blank parts.
+        The last array is ``present``, bool, shape (parts,), False for blank parts.
         """
         return (
             *(
@@ -69,7 +69,7 @@ class ChannelsReader:
 
     @property
     def turns(self) -> bool:
-        """Whether the Reader rotates and zooms windows, all parts in the same way."""
+        """Whether the Reader rotates and zooms windows, in the same way for all parts."""
         return getattr(self.reader, "turns", False)
 
     @property
@@ -79,11 +79,11 @@ class ChannelsReader:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Columns of bytes that the Reader uses, of each part."""
+        """Columns that the Reader uses, for each part."""
         return getattr(self.reader, "notes", ())
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read all parts; a missing part is blank and has the size of the others."""
+        """Read all parts; a missing part is blank, in the size of the other parts."""
         samples = {}
         for part, file in self._present(row).items():
             with _named(row, part):
@@ -96,15 +96,15 @@ class ChannelsReader:
         return self._joined(samples, [row.part(part) is not None for part in self.parts], size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the headers of all parts; the size is that of the first present part.
+        """Read the headers of all parts; return the size of the first present part.
 
-        A missing part counts as the mean of the others.
+        The bytes of a missing part are estimated as the mean of the other parts.
         """
         peeks = []
         for part, file in self._present(row).items():
             with _named(row, part):
                 peeks.append(self.reader.peek(file, window))
-        # Other rows may have the parts that this one lacks.
+        # Other rows may have the parts that are missing here.
         share = len(self.parts) / len(peeks)
         nbytes = round(share * sum(peek.nbytes for peek in peeks)) + len(self.parts)
         between = round(share * sum(peek.between_nbytes for peek in peeks))
@@ -149,14 +149,14 @@ class ChannelsReader:
             other = next(part for part, its_size in others if its_size != size)
             reason = (
                 f"the files of a sample must have one size (height x width): part {first} has "
-                f"{_in_words(size)}, part {other}, {self._present(row)[other].path}, "
-                f"{_in_words(sizes[other])}"
+                f"{_in_words(size)}, but part {other} ({self._present(row)[other].path}) has "
+                f"{_in_words(sizes[other])}: leave the row out"
             )
             raise ReadError(row.name, reason, row=row.number)
         return next(iter(sizes.values()), None)
 
     def _read_size(self, image: tuple[int, int], window: Window | None) -> tuple[int, int]:
-        """Return (height, width) of the pixels that are read from an image of this size."""
+        """Return (height, width) of the pixels that a window reads from an image of this size."""
         if window is None:
             return image
         read = window.within(*image) if self.regions else window
@@ -175,7 +175,7 @@ def _in_words(size: tuple[int, int]) -> str:
 
 @contextmanager
 def _named(row: Row, part: str) -> Iterator[None]:
-    """Convert the ReadError of a file to one of the row that names the part and the file."""
+    """Convert the ReadError of a file to a ReadError of the row, with the part and the file."""
     try:
         yield
     except ReadError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from readers.window import Window
 
 Short = Literal["reject", "pad"]
-"""Treatment of recordings and videos that are shorter than a segment or clip."""
+"""Treatment of recordings and videos that are shorter than the segment or clip."""
 
 
 class RandomNumbers(Protocol):
@@ -40,16 +40,16 @@ class Row:
     parts: Mapping[str, Row | None] = field(default_factory=dict, hash=False)
     """Files of a sample by name; None for a missing file."""
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Values of the Reader's optional columns in the Index, by name: bytes, empty for null, or
-    numbers, NaN for null."""
+    """Values of the Reader's optional columns in the Index, by name: bytes (empty for null) or
+    numbers (NaN for null)."""
     plane: int | None = None
-    """Plane of an image with more than two axes, from 0 on; None if it has only one, or if the
-    Reader chooses it."""
+    """Plane of an image with more than two axes, from 0 on; None for an image with one plane, or if
+    the Reader chooses the plane."""
     draws: RandomNumbers | None = None
     """Random numbers of the row in this epoch, for Readers with `uses_draws`; None in mode
     ``eval``, and for rows that are read outside an epoch."""
     offset: int | None = None
-    """First byte of the row in the file, e.g. of a member of a tar; None for the whole file."""
+    """First byte of the row in its file, such as a tar; None for the whole file."""
     nbytes: int | None = None
     """Bytes of the row from `offset` on."""
     etag: str | None = None
@@ -68,49 +68,49 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Path for messages; a part of a file also has its first byte and end."""
+        """Path for messages, with first byte and end if the row is a part of a file."""
         return self.place.name
 
     @property
     def known_bytes(self) -> int | None:
-        """Number of bytes to read, if it is known."""
+        """Number of bytes of the row; None if unknown."""
         return self.file_bytes if self.offset is None else self.nbytes
 
     def part(self, name: str) -> Row | None:
-        """Return one of several files of the row, or None if it is missing.
+        """Return a file of the row by the name of its part; None for a missing file.
 
         Raises
         ------
         KeyError
-            If the row was made without that part.
+            If the Reader has not listed the part in `parts`.
         """
         if name not in self.parts:
             raise KeyError(
-                f"row {self.number} was made without the part {name!r}, it has "
-                f"{', '.join(self.parts) or 'none'}: a Reader lists the parts it needs in `parts`"
+                f"row {self.number} has no part {name!r}, its parts are "
+                f"{', '.join(self.parts) or 'none'}: list all parts in `parts` of the Reader"
             )
         return self.parts[name]
 
 
 class ClipFrames(NamedTuple):
-    """Frames of a video that a clip shows."""
+    """Frames of a video in a clip."""
 
     numbers: tuple[int, ...]
-    """Number of each frame, counted from 0; some may repeat."""
+    """Number of each frame, counted from 0; numbers may repeat."""
     total: int
-    """Frames of the whole video."""
+    """Number of frames of the whole video."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Named arrays of one row, native byte order, one for each SampleSpec of its Reader."""
+    """Arrays of one row in native byte order, one for each SampleSpec of the Reader."""
 
     arrays: Mapping[str, NDArray[Any]]
     input_bytes: int = 0
     """Bytes read from the file."""
     image_size: tuple[int, int] | None = None
-    """(height, width) in pixels: of the whole image, for Readers with `regions`, or of the image
-    that the graph makes, for Readers with `turns`."""
+    """(height, width) in pixels of the whole image for Readers with `regions`, of the image that
+    the graph makes for Readers with `turns`."""
     frames: ClipFrames | None = None
     """Frames of the clip, for Readers with `frames`."""
 
@@ -125,15 +125,15 @@ class SampleSpec:
     name: str
     """Name of the array, for decoders and users."""
     dtype: str
-    """NumPy name of the element type, native byte order, e.g. ``"uint8"``."""
+    """NumPy name of the element type, e.g. ``"uint8"``."""
     ndim: int | None = None
-    """Number of axes if shapes differ between samples; otherwise taken from `shape`."""
+    """Number of axes; required if shapes differ between samples."""
     shape: tuple[int, ...] | None = None
-    """Shape of the array in all samples. Small arrays of known shape are sent faster."""
+    """Shape in all samples; None if shapes differ. Small arrays of known shape are sent faster."""
     layout: str = ""
-    """DALI layout, one letter per axis (``"HWC"``), or empty."""
+    """DALI layout with one letter per axis (``"HWC"``), or empty."""
     unit: str = ""
-    """Physical unit of the values, spelt as in FITS (``"DN"``), or empty."""
+    """Physical unit of the values in FITS spelling (``"DN"``), or empty."""
 
     def __post_init__(self) -> None:
         if self.ndim == 0 and self.shape is None:
@@ -151,7 +151,7 @@ class SampleSpec:
         return np.dtype(self.dtype).itemsize * math.prod(self.shape or ())
 
     def check(self, array: NDArray[Any]) -> None:
-        """Raise TypeError for an array that DALI would misread silently (byte order, type or ndim).
+        """Check byte order, type and shape of an array, which DALI would misread silently.
 
         Raises
         ------
@@ -160,15 +160,14 @@ class SampleSpec:
         """
         if not isinstance(array, np.ndarray | np.generic):
             raise TypeError(
-                f"array {self.name!r} of the Sample must be an array of NumPy, got "
+                f"array {self.name!r} of the Sample must be a NumPy array, got "
                 f"{type(array).__name__}: fix the Reader's read()"
             )
         if array.dtype != np.dtype(self.dtype) or array.ndim != self.ndim:
-            msg = (
+            raise TypeError(
                 f"array {self.name!r} of the Sample must be {self.ndim}-D {self.dtype} in native "
                 f"byte order, got {array.ndim}-D {array.dtype.str}: fix the Reader's read()"
             )
-            raise TypeError(msg)
         if self.shape not in (None, array.shape):
             raise TypeError(
                 f"array {self.name!r} of the Sample must have shape {self.shape}, got "
@@ -178,7 +177,7 @@ class SampleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peek:
-    """Size of the Sample that a file will become, from the file's header."""
+    """Size of an image and of its Sample, from the header of the file."""
 
     height: int
     """Rows of the image as displayed (EXIF orientation applied), in pixels."""
@@ -187,36 +186,35 @@ class Peek:
     nbytes: int
     """Approximate bytes of the Sample in shared memory."""
     between_nbytes: int = 0
-    """Bytes of the decoded pixels if the graph resamples them to the image."""
+    """Bytes of decoded pixels, if the graph resamples them."""
     decoder_nbytes: int = 0
-    """Bytes of the whole image if the graph decodes it for a window."""
+    """Bytes of the whole image, if the graph decodes all of it for a window."""
     modules: tuple[str, ...] = ()
-    """Modules that `read` imports at first use; they are imported once, before readers fork."""
+    """Modules that `read` imports at first use. They are imported once, before readers fork."""
 
 
 class Reader(Protocol):
     """One file format: reads one row of the Index into one Sample.
 
-    A Reader is pickled and sent to the reader processes, so it holds settings and no open files. It
+    A Reader is pickled and sent to the reader processes, so it has settings and no open files. It
     does not depend on DALI, epochs or batches. `dali_pipelines.NpyReader` is the smallest one.
 
-    These optional attributes are True for some Readers:
+    Some Readers have optional attributes with the value True:
 
-    - ``regions``: it reads the pixels of ``window.within(height, width)``, for an image of that
-      size, and its Samples have `image_size`. Only such Readers get turned windows and windows
-      whose size depends on the image; the graph resamples the pixels that they read.
-    - ``turns``: in place of ``regions``, its own graph applies the angle and the zoom of a Window.
-    - ``nearest``: the graph samples its images by nearest neighbour.
-    - ``uses_draws``: it makes random choices, with numbers from `Row.draws`, so that they depend
+    - ``regions``: the Reader reads the pixels of ``window.within(height, width)``, for an image of
+      this size, and its Samples have `image_size`. Only such Readers get turned windows, and
+      windows whose size depends on the image. The graph resamples the pixels.
+    - ``turns``: in place of ``regions``, the Reader's own graph applies angle and zoom of a Window.
+    - ``nearest``: the graph samples the images by nearest neighbour.
+    - ``uses_draws``: the Reader makes random choices with numbers from `Row.draws`, which depend
       only on seed, epoch and row.
 
-    A Reader of clips of videos has ``frames``, the number of frames of each clip, and its Samples
-    have `Sample.frames`. Targets can then be those of each frame.
+    A Reader of video clips has ``frames``, the number of frames of each clip, and its Samples have
+    `Sample.frames`. Targets can then have values for each frame.
 
-    A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
-    it reads with `Row.part`, see `dali_pipelines.ChannelsReader`. A Reader that uses optional
-    columns of bytes in the Index lists them in ``notes`` and finds them in `Row.notes`, see
-    `dali_pipelines.JpegReader`.
+    A Reader of several files per row has ``parts``, a tuple of str: the parts that it reads with
+    `Row.part`, see `dali_pipelines.ChannelsReader`. A Reader with optional columns of the Index
+    lists them in ``notes`` and finds their values in `Row.notes`, see `dali_pipelines.JpegReader`.
     """
 
     @property
@@ -235,19 +233,19 @@ class Reader(Protocol):
         Parameters
         ----------
         row : Row
-            Path and HDU.
+            Row of the Index.
         window : Window, optional
             Part of the image to read; None for the whole image.
 
         Returns
         -------
         Sample
-            One array for each of `specs`, in its own memory or in memory of `readers.buffer`.
+            One array for each of `specs`, in new memory or in memory of `readers.buffer`.
 
         Raises
         ------
         ReadError
-            If the row cannot be read, for whatever reason.
+            If the row cannot be read, for any reason.
         """
         ...
 
@@ -258,15 +256,14 @@ class Reader(Protocol):
     def verify(self, row: Row) -> None:
         """Decode the whole row, to find out why a graph failed on it.
 
-        A Reader that leaves decoding to the graph may check only the headers of files in `read`.
-        Raises ReadError like `read`.
+        `read` may check only headers if the graph decodes. Raises ReadError like `read`.
         """
         ...
 
     def blank(self, height: int, width: int) -> Sample:
         """Return a Sample that decodes to an image of this size, without reading a file.
 
-        It fills a batch slot that has no row, or a row that cannot be read. Such a slot is not
-        valid, and the Loader never delivers its pixels.
+        It fills batch slots without a row, and slots whose row cannot be read. The Loader never
+        delivers these pixels.
         """
         ...

@@ -1,4 +1,4 @@
-"""Lock between the threads of a process that a process forked from it can use."""
+"""Lock between threads that stays usable in a forked process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 
 
 class ForkSafeLock:
-    """Lock that is free in a forked process: the thread that held it was not copied.
+    """Reentrant lock that is free in a forked process.
 
-    Any other lock that a thread holds during a fork is never released there, and a forked reader
-    process would wait for it forever. The thread that forks must not hold it, but may take it more
-    than once. Make one only for as long as the process lives.
+    A fork copies a held lock, but not the thread that would release it: a forked reader process
+    would wait forever. The thread that forks must not hold this lock. Only use module-level
+    instances, because an instance is never freed.
     """
 
     def __init__(self) -> None:

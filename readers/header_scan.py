@@ -1,8 +1,8 @@
 """Read metadata from the headers of files for the columns of an Index. No pixels are read.
 
-`file_facts` returns the metadata of one file; `readers.index.fact_table.FactTable` collects those
-of an archive. The code of the Readers chooses HDUs and rejects images, so files with metadata can
-be read.
+`file_facts` returns the metadata of one file; `readers.index.fact_table.FactTable` collects the
+metadata of an archive. HDUs are chosen and images are rejected by the code of the Readers, so a
+file that has metadata can also be read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def file_facts(
     hdus: Sequence[int | str] | None = None,
     inherit: bool = False,
 ) -> list[dict[str, Value]]:
-    """Return the metadata of a file: of FITS, unless the suffix is that of an encoded image.
+    """Return the metadata of a FITS file or of an encoded image.
 
-    Files in a container are recognised by their first bytes.
+    The suffix of a file, or the first bytes of a member of a container, tell which of the two.
 
     Parameters
     ----------
@@ -43,23 +43,22 @@ def file_facts(
     keys : sequence of str
         Additional header keywords, in any case.
     hdu : int, str or (str, int), optional
-        HDU with the image: number, EXTNAME, or EXTNAME and EXTVER; by default the first with an
-        image. "all" for every HDU with an image.
+        HDU with the image: number, EXTNAME, or (EXTNAME, EXTVER); by default the first HDU with an
+        image. "all" means every HDU with an image.
     planes : sequence of int or "all", optional
-        Planes that each image must have, to return one row for each.
+        Planes of each image. The result has a row for each plane.
     hdus : sequence of int or str, optional
         In place of `hdu`: numbers, and EXTNAMEs with ``*`` for any characters, e.g. ``SCI*``. The
-        result has a row for each matching image; each entry must match at least one.
+        result has a row for each matching image. Each entry must match an image.
     inherit : bool
-        Whether keywords that an image's header lacks are taken from the primary header, even
-        without INHERIT = T.
+        Whether to take missing keywords from the primary header even without INHERIT = T.
 
     Returns
     -------
     list of dict
         `readers.index.fact_table.COLUMNS` and keywords for each image and plane. For an encoded
-        image ``codec`` is its format, and ``hdu``, ``bitpix``, ``planes``, ``plane`` and the
-        keywords are None.
+        image ``codec`` is the format; ``hdu``, ``bitpix``, ``planes``, ``plane`` and the keywords
+        are None.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def file_facts(
     else:
         found = image_metadata(place, keys, hdu, hdus, inherit=inherit)
         rows = [row for facts in found for row in _each(path, facts, planes)]
-    with read_errors(path, None, None), place:  # it may be deleted meanwhile
+    with read_errors(path, None, None), place:  # the file may be deleted meanwhile
         return [row | {"path": path, "file_bytes": place.nbytes} for row in rows]
 
 
@@ -94,10 +93,10 @@ def _each(
 
 
 def image_facts(file: str | Place) -> dict[str, Value]:
-    """Read an encoded image as `JpegReader` does; ReadError if it cannot be read.
+    """Read an encoded image like `JpegReader`; ReadError if it cannot be read.
 
-    Return ``height`` and ``width`` as displayed, and ``format`` in Pillow's names (``JPEG``,
-    ``PNG``, ...).
+    Return ``height`` and ``width`` as displayed, and ``format``, Pillow's name (``JPEG``, ``PNG``,
+    ...).
     """
     place = LOCAL.at(file) if isinstance(file, str) else file
     image = load(place, JpegReader.channels)

@@ -1,7 +1,7 @@
 """Leap seconds: the difference between TAI and UTC, from ERFA, which astropy also uses.
 
 Times are nanoseconds since 1970-01-01 on their own scale. astropy's Time gives the same results,
-but takes a hundred times as long per time, and half a second to import in each reader process.
+but is a hundred times slower, and its import takes half a second in each reader process.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 class _Steps(NamedTuple):
     utc: list[int]
-    """Instants on the UTC scale, ns, from which TAI is ahead of UTC by `ahead`."""
+    """Instants on the UTC scale, in ns. From each on TAI is ahead of UTC by `ahead`."""
     tai: list[int]
     """The same instants on the TAI scale, ns."""
     ahead: list[int]
-    """Nanoseconds by which TAI is ahead of UTC."""
+    """TAI minus UTC, in nanoseconds."""
 
 
 def tai_of(utc: int, day: int) -> int | None:
     """Convert a UTC time to TAI; None before 1972, when the difference was not whole seconds.
 
-    `utc` is in nanoseconds and belongs to `day`, counted from 1970-01-01: a leap second extends
-    beyond the end of its day.
+    `utc` is in nanoseconds. `day` is its day, counted from 1970-01-01, because a leap second is
+    beyond the usual end of its day.
     """
     steps = _steps()
     step = bisect_right(steps.utc, day * DAY) - 1
@@ -62,7 +62,7 @@ def utc_nanoseconds(text: str) -> int:
         return iso_nanoseconds(text)
     time = iso_nanoseconds(f"{text[:17]}59{text[19:]}") + SECOND
     if time // DAY * DAY not in _steps().utc:
-        raise ValueError(f"there is no leap second at {text}")
+        raise ValueError(f"expected a UTC time, got {text}: there was no leap second")
     return time
 
 

@@ -27,14 +27,14 @@ FIRST_BYTES = 12
 
 
 def begins_like(begin: bytes, pipeline: str) -> bool:
-    """Return whether files that a pipeline (``fits``, ...) reads have such first bytes."""
+    """Return whether a pipeline (``fits``, ...) reads files with these first bytes."""
     return _PIPELINES[pipeline].match(begin) is not None
 
 
 def pipeline_hint(begin: bytes, asked: str) -> str:
-    """Return a hint at another pipeline that reads files with this beginning.
+    """Return a hint at another pipeline that reads files with these first bytes.
 
-    The hint starts with a semicolon; it is empty if no other pipeline is known to read them.
+    The hint starts with a semicolon. It is empty if no pipeline is known.
     """
     found = (name for name, start in _PIPELINES.items() if name != asked and start.match(begin))
     return next((f"; {name}_pipeline reads such files" for name in found), "")
@@ -46,9 +46,9 @@ def near(
     others: Mapping[str, str] = MappingProxyType({}),
     least: float = 0.75,
 ) -> list[str]:
-    """Return similar known names, the nearest first; case does not matter.
+    """Return similar known names, most similar first, ignoring case.
 
-    `others` maps names in other projects to known names; `least` is the similarity, up to 1.
+    `others` maps names of other projects to known names. `least` is the least similarity, up to 1.
     """
     meant = {other.lower(): ours for other, ours in others.items() if ours in known}
     meant |= {each.lower(): each for each in known}
@@ -67,7 +67,7 @@ def did_you_mean(
     others: Mapping[str, str] = MappingProxyType({}),
     least: float = 0.75,
 ) -> str:
-    """Return a question with the names of `near` and a blank; empty if there are none."""
+    """Return a question with the names of `near`, and a blank; empty without names."""
     found = near(name, known, others, least)
     return f"did you mean {' or '.join(found)}? " if found else ""
 
@@ -78,9 +78,9 @@ def install(extra: str) -> str:
 
 
 def printable(text: object) -> str:
-    """Return a text with control characters, line breaks and the like as backslash escapes.
+    """Return a text with backslash escapes for control characters and line breaks.
 
-    A file name may contain sequences that move the cursor, set a terminal's title, or forge a line
+    A file name may contain sequences that move the cursor, set a terminal's title or forge a line
     of a log. Bytes that are not UTF-8 (surrogates) are also escaped.
     """
     raw = str(text)

@@ -11,8 +11,9 @@ from readers.fork_safe_lock import ForkSafeLock
 class _Silence:
     """Context manager that ignores warnings while any thread is inside.
 
-    ``warnings.catch_warnings`` restores the filters found by one thread while another still needs
-    its own. Here the first thread that enters sets the filters, and the last one restores them.
+    ``warnings.catch_warnings`` in one thread restores the filters while another thread still needs
+    them. Here the first thread to enter sets the filters, and the last thread to leave restores
+    them.
     """
 
     def __init__(self) -> None:
@@ -36,4 +37,4 @@ class _Silence:
 
 
 without_warnings = _Silence()
-"""Context that ignores warnings about odd headers and values."""
+"""Context manager that ignores all warnings."""

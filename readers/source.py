@@ -1,9 +1,9 @@
 """Callable that DALI calls in its reader processes, once per sample.
 
 It never raises and never ends. After an exception in a reader process DALI loses and repeats
-samples, and at the end of a source it loses the last batch and drains its queues. So both are sent
-as data: the Schedule converts the endless count of samples to epochs, and a row that cannot be read
-becomes an invalid slot, with the reason in its ReadReport.
+samples. At the end of a source DALI loses the last batch and drains its queues. So the Schedule
+converts the endless count of samples to epochs, and a row that cannot be read becomes an invalid
+slot with the reason in its ReadReport.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from readers.worker.read_report import REPORT_BYTES, ReadReport
 from readers.worker.timeout import TimeLimit, within
 
 COLUMN, TARGET = "column:", "target:"
-"""Prefixes for arrays of columns and targets, because Readers may use any names."""
+"""Prefixes of arrays of columns and targets. Readers may use all other names."""
 
 NEIGHBOURS = 64
-"""Maximum number of rows to try as substitutes for a slot whose own row cannot be used: for its
-size, or with tail `fill` for its pixels."""
+"""Most rows to try as a substitute for a row that cannot be read. The substitute gives the slot its
+size, and with tail `fill` its pixels."""
 _MOST_TIMEOUTS = 3
-"""Timeouts after which no more substitutes are tried: the server does not answer."""
+"""Timeouts after which no more substitutes are tried, because the server does not answer."""
 
 
 class SampleInfo(Protocol):
@@ -57,7 +57,7 @@ class SampleInfo(Protocol):
 class Source(Geometry):
     """Rows of an Index in order, as tuples of arrays for ``fn.external_source``.
 
-    Its pickle is small, because paths stay in the file of the Columns.
+    The pickle is small, because paths stay in the file of the Columns.
     """
 
     columns: Columns
@@ -73,23 +73,23 @@ class Source(Geometry):
     targets: Targets = field(default_factory=Targets)
     """Masks, boxes and other targets sent with each sample."""
     usual_size: tuple[int, int] = (1, 1)
-    """(height, width) of images without a crop, as far as known."""
+    """(height, width) of images without a crop, if known."""
     empty_size: tuple[int, int] = (1, 1)
-    """(height, width) of samples that are not delivered, if their size does not affect others."""
+    """(height, width) of samples that are not delivered, if other samples may differ in size."""
     ragged: bool = False
     """Whether the images of a batch may differ in size."""
     num_draws: int | None = None
     """Random numbers sent with each sample as ``draws``, for operators of the graph."""
     num_epochs: int | None = None
-    """Epochs after which nothing is read; None for no end."""
+    """Number of epochs to read; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
-    """Rows that the graph failed to decode, with the reasons; they are not read again."""
+    """Rows that the graph failed to decode, and the reasons. They are not read again."""
     read_timeout: float | None = None
     """Seconds that reading a row may take; None for no limit."""
     read_threads: int = 1
-    """Samples that a reader process reads concurrently; more than 1 only in reader processes."""
+    """Samples that a reader process reads concurrently; 1 outside reader processes."""
     _first_readable: int = field(default=0, init=False)
-    """No row of the Index before this one can be read."""
+    """All rows of the Index before this one are known to be unreadable."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +98,7 @@ class Source(Geometry):
 
     @property
     def is_resampled(self) -> bool:
-        """Whether pixels of windows are between those of the image."""
+        """Whether pixels of windows are at positions between pixels of the image."""
         return self.subpixel or self.is_turned
 
     @cached_property
@@ -135,14 +135,14 @@ class Source(Geometry):
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
         """Read one sample; ``info.idx_in_epoch`` counts the samples of all epochs."""
-        # CPU time of the whole process, because with a read_timeout another thread reads.
+        # CPU time of the process: with a read_timeout another thread reads.
         cpu_time = time.process_time if self.read_threads == 1 else time.thread_time
         started, cpu_started = time.perf_counter(), cpu_time()
         slot = self.schedule.locate(info.idx_in_epoch)
         row, sample, valid, report = self._fill_slot(slot)
         try:
             values = [self.columns.value(name, row) for name in self.sent_columns]
-        except ReadError as error:  # of the Index file
+        except ReadError as error:  # the Index file cannot be read
             values = [np.zeros((), self.columns.dtype(name)) for name in self.sent_columns]
             if valid:
                 valid = False
@@ -169,7 +169,7 @@ class Source(Geometry):
             return 0, self._blank(*self.empty_size), False, report
         valid, unreadable = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
-            row = 0  # used if the weights cannot be read
+            row = 0  # stays 0 if the weights cannot be read
             try:
                 row = self._row(slot)
                 return row, self._read(slot, row, report), valid, report
@@ -182,10 +182,10 @@ class Source(Geometry):
     def _substitute(
         self, slot: Slot, report: ReadReport, unreadable: int | None
     ) -> tuple[int, Sample]:
-        """Return a sample that fits the rest of the batch, from another row that can be read.
+        """Return a row and a sample that fits the rest of the batch, by rows that can be read.
 
-        With tail `fill` it is from a nearby row or, if these are all bad, the first readable row of
-        the Index.
+        With tail `fill` the sample has the pixels of a nearby row. If all nearby rows are bad, it
+        has the pixels of the first readable row of the Index.
         """
         timeouts = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
@@ -200,13 +200,13 @@ class Source(Geometry):
                     return row, self._read(slot, row, report)
                 peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
                 return row, self._blank(peek.height, peek.width)
-            except Exception as error:  # its own slot reports it; DALI must not see it
+            except Exception as error:  # the slot of that row reports it
                 timeouts += _took_long(error)
                 if timeouts == _MOST_TIMEOUTS:
                     break
         report.is_blank = self.schedule.tail == "fill"
         while report.is_blank and timeouts < _MOST_TIMEOUTS:
-            row = self._first_readable  # local: other threads may change it
+            row = self._first_readable  # other threads may change the attribute
             if row == self.schedule.num_rows:
                 break
             try:
@@ -220,7 +220,7 @@ class Source(Geometry):
         return 0, self._blank(*self.usual_size)
 
     def _blank(self, height: int, width: int) -> Sample:
-        """Return a blank sample of the common size, or without one of the given size."""
+        """Return a blank sample of `blank_shape`, or of the given size if this is None."""
         shape = self.blank_shape or (height, width)
         blank = self.reader.blank(*shape)
         return self._completed(replace(blank, image_size=shape), None, (False, False))
@@ -232,7 +232,7 @@ class Source(Geometry):
         flip: tuple[bool, bool],
         row: Row | None = None,
     ) -> Sample:
-        """Add the arrays that depend on a sample's geometry; without a row targets are blank."""
+        """Add the arrays that depend on the geometry; without a row targets are blank."""
         if not self.targets and not self._geometry_specs:
             return sample
         if (image := sample.image_size) is None:
@@ -262,7 +262,7 @@ class Source(Geometry):
         return self.order.row(*self.schedule.place(slot.epoch, slot.position + offset))
 
     def _key(self, slot: Slot, row: int) -> tuple[int, int, int]:
-        """Return the key of a sample's random choices: seed, pass and number of its draws."""
+        """Return the key of a sample's random choices: seed, pass and number for Draws."""
         epoch, position = self.schedule.place(slot.epoch, slot.position)
         return self.order.seed, epoch, self.order.draws_number(position, row)
 
@@ -288,8 +288,7 @@ class Source(Geometry):
         except TimeLimit as error:
             raise ReadError(row.name, str(error), row=number) from error
         except Exception as error:
-            # DALI must not get exceptions from bugs in a Reader either; the reason names the type.
-            # str(error) may raise, too.
+            # Bugs in a Reader must not reach DALI either. Unlike str(error), this never raises.
             reason = "".join(traceback.format_exception_only(error)).strip()
             raise ReadError(row.name, reason, row=number) from error
         report.input_bytes += sample.input_bytes

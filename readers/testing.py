@@ -1,7 +1,6 @@
-"""Tests of every promise that a Reader makes: subclass `ReaderContract` in your own tests.
+"""Tests of the contract of Readers: subclass `ReaderContract` in your own tests.
 
-This needs pytest, which the extra ``testing`` has. Nothing else imports
-this module.
+This module needs pytest (extra ``testing``). No other module imports it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 NUMBER = 17
-"""Number of the rows that the suite makes; messages must contain it."""
+"""Number of all rows of the suite; messages must contain it."""
 
 _WINDOWS = {
     "one pixel": Window(height=1, width=1),
@@ -44,7 +43,7 @@ _WINDOWS = {
     "drawn": Window(height=2, width=7, y=0.4, x=0.7),
     "of the row": RowWindow(height=2, width=3, top=1, left=2),
 }
-"""Windows that every Reader gets."""
+"""Windows for all Readers."""
 
 _DRAWN: dict[str, Any] = {"y": 0.4, "x": 0.9, "aspect_ratio": (0.5, 2.0), "area": (0.1, 0.3)}
 _REGIONS = {
@@ -61,7 +60,7 @@ _REGIONS = {
     "shifted": RowWindow(height=5, width=4, top=-3, left=-2, outside="shift"),
     "taller": RowWindow(height=2001, width=3, y=0.9, x=0.9, outside="fill"),
 }
-"""Windows that only Readers with ``regions = True`` get."""
+"""Windows for Readers with ``regions = True``."""
 
 _OTHER_FILES = {
     "text": b"nothing of the kind\n" * 300,
@@ -71,17 +70,17 @@ _OTHER_FILES = {
 }
 """Contents that no Reader may accept as an image."""
 _LEAST, _MOST = 8, 1000
-"""Limits for the sides of the good image in pixels: at least the first, below the second."""
+"""Least side of the good image in pixels, and the number that its sides must be below."""
 
 
 class ReaderContract:
-    """Tests of each promise of `readers.Reader`, to be run by pytest.
+    """Tests of the contract `readers.Reader`, for pytest.
 
     A subclass overrides the fixtures `reader`, `good_row` and `bad_row` and the method `pixels`.
-    Its name must begin with ``Test``, or pytest would not collect it. Tests that do not suit a
-    Reader can also be overridden; say why there.
+    Its name must begin with ``Test``, so that pytest collects it. Tests that do not suit a Reader
+    can also be overridden; say why in the docstring.
 
-    `InContainer` and `InMemory` run the same tests on rows from other places.
+    `InContainer` and `InMemory` run the same tests on rows in other places.
 
     Examples
     --------
@@ -107,9 +106,9 @@ class ReaderContract:
     """
 
     missing = "No such file or directory"
-    """Text that the error for a missing file must contain."""
+    """Regular expression for the error of a missing file."""
     one_row = False
-    """Whether images have a single row of pixels, as recordings have; then so have the windows."""
+    """Whether images have a single row of pixels, like recordings. Windows then have one row."""
 
     # Override these.
 
@@ -120,9 +119,9 @@ class ReaderContract:
 
     @pytest.fixture
     def good_row(self, tmp_path: Path) -> Row:
-        """Return the row of a file, written here, that the Reader can read.
+        """Write a file that the Reader can read, and return its row.
 
-        Its image is at least 8x8 and smaller than 1000x1000, and its pixels differ.
+        The image is at least 8x8 and smaller than 1000x1000, and not constant.
         """
         raise NotImplementedError(
             _override(self, "good_row", "self.row(path) of a file that the Reader reads")
@@ -130,7 +129,7 @@ class ReaderContract:
 
     @pytest.fixture
     def bad_row(self, tmp_path: Path) -> Row:
-        """Return the row of an intact file that the Reader must refuse, e.g. of another dtype."""
+        """Write an intact file that the Reader must refuse (e.g. by its dtype); return its row."""
         raise NotImplementedError(
             _override(self, "bad_row", "self.row(path) of a file that the Reader must refuse")
         )
@@ -138,14 +137,14 @@ class ReaderContract:
     def pixels(self, sample: Sample) -> NDArray[Any]:
         """Return the image that the graph makes of a Sample, shape (height, width, channels).
 
-        If the Reader itself decodes, that is one of the Sample's arrays.
+        If the Reader decodes, the image is an array of the Sample.
         """
         raise NotImplementedError(
             _override(self, "pixels", "the image of a Sample, shape (height, width, channels)")
         )
 
     def fitted(self, window: Window) -> Window:
-        """Return a window as this Reader gets it: of one row, if its images have one."""
+        """Return a window of one row if images have one row."""
         if not self.one_row:
             return window
         fitted = replace(window, height=1)
@@ -156,16 +155,16 @@ class ReaderContract:
         return Row(NUMBER, str(path))
 
     def placed(self, row: Row) -> Row:
-        """Return the row of a local file; subclasses of the suite read it from other places."""
+        """Return the row of a local file; subclasses move the file to another place."""
         return row
 
     @pytest.fixture
     def placed_row(self, good_row: Row) -> Row:
-        """Return the good row, at the place from which the suite reads."""
+        """Return `good_row` at the place from which the suite reads."""
         return self.placed(good_row)
 
     def made(self, folder: Path, content: bytes) -> Row:
-        """Write a file, and return its row, at the place from which the suite reads."""
+        """Write a file, and return its row at the place from which the suite reads."""
         return self.placed(self.row(written(folder, content).path))
 
     # Attributes of the class.
@@ -184,7 +183,7 @@ class ReaderContract:
         assert reader.channels >= 1
 
     def test_reader_pickles(self, reader: Reader, placed_row: Row) -> None:
-        """The Reader can be pickled for reader processes, and its copy reads the same."""
+        """The Reader can be pickled, and the copy reads the same."""
         again = pickle.loads(pickle.dumps(reader))
         assert again.specs == reader.specs
         assert again.channels == reader.channels
@@ -193,7 +192,7 @@ class ReaderContract:
     # Samples.
 
     def test_good_image_has_a_size_for_this_suite(self, reader: Reader, placed_row: Row) -> None:
-        """`good_row` is large enough for the windows of the suite, and not constant."""
+        """The image of `good_row` is large enough for all windows, and not constant."""
         image = self.pixels(reader.read(placed_row, None))
         height, width, channels = image.shape
         assert channels == reader.channels
@@ -208,7 +207,7 @@ class ReaderContract:
     def test_arrays_are_as_the_specs_say(
         self, reader: Reader, placed_row: Row, window: Window | None
     ) -> None:
-        """Arrays have the dtype and axes of `specs`, native byte order, and C order."""
+        """Arrays have the dtype and axes of `specs`, native byte order and C order."""
         check_specs(reader, reader.read(placed_row, window and self.fitted(window)))
 
     @pytest.mark.parametrize("size", [(1, 1), (5, 7)])
@@ -217,7 +216,7 @@ class ReaderContract:
         check_specs(reader, reader.blank(*size))
 
     def test_blank_decodes_to_its_size(self, reader: Reader) -> None:
-        """A blank image has the height and width that were passed, in this order."""
+        """A blank image has the requested height and width."""
         height = 1 if self.one_row else 5
         assert self.pixels(reader.blank(height, 7)).shape == (height, 7, reader.channels)
 
@@ -251,7 +250,7 @@ class ReaderContract:
     def test_window_is_the_crop_of_the_whole(
         self, reader: Reader, placed_row: Row, window: Window
     ) -> None:
-        """A window has the pixels of the whole image from ``window.place(height, width)`` on."""
+        """A window is the crop of the whole image at ``window.place(height, width)``."""
         window = self.fitted(window)
         whole = self.pixels(reader.read(placed_row, None))
         y, x = window.place(*whole.shape[:2])
@@ -262,7 +261,7 @@ class ReaderContract:
     def test_regions_are_what_within_gives(
         self, reader: Reader, placed_row: Row, window: Window
     ) -> None:
-        """With ``regions = True``, `read` returns exactly ``window.within(height, width)``."""
+        """With ``regions = True`` `read` returns the pixels of ``window.within(height, width)``."""
         if not getattr(reader, "regions", False):
             pytest.skip("a Reader without regions = True never gets such windows")
         whole = self.pixels(reader.read(placed_row, None))
@@ -282,12 +281,12 @@ class ReaderContract:
     def test_window_larger_than_the_image(
         self, reader: Reader, placed_row: Row, size: tuple[int, int]
     ) -> None:
-        """A window that does not fit is refused; `Window.place` raises ValueError for it."""
+        """A window that is larger than the image is refused, like by `Window.place`."""
         window = Window(height=size[0], width=size[1])
         refused(reader, placed_row, window, rf"{size[0]}x{size[1]}.* larger")
 
     def test_peek_tells_the_size(self, reader: Reader, placed_row: Row) -> None:
-        """`peek` returns the size of the image, and roughly the bytes of the arrays."""
+        """`peek` returns the size of the image and about the bytes of the arrays."""
         peek = reader.peek(placed_row, None)
         sample = reader.read(placed_row, None)
         nbytes = sum(array.nbytes for array in sample.arrays.values())
@@ -297,7 +296,7 @@ class ReaderContract:
     def test_peek_with_a_window_tells_the_size_of_the_image(
         self, reader: Reader, placed_row: Row
     ) -> None:
-        """`peek` returns height and width of the whole image, and the bytes of the window."""
+        """With a window `peek` returns the size of the whole image and the bytes of the window."""
         whole = reader.peek(placed_row, None)
         cut = reader.peek(placed_row, self.fitted(Window(height=2, width=3)))
         assert (cut.height, cut.width) == (whole.height, whole.width)
@@ -306,7 +305,7 @@ class ReaderContract:
     # Files that cannot be read: each raises a ReadError that names the file and the row.
 
     def test_missing_file(self, reader: Reader, tmp_path: Path) -> None:
-        """A file that does not exist is refused, and the reason says so."""
+        """A missing file is refused with the reason `missing`."""
         refused(reader, self.placed(self.row(tmp_path / "missing")), None, self.missing)
 
     def test_empty_file(self, reader: Reader, tmp_path: Path) -> None:
@@ -314,7 +313,7 @@ class ReaderContract:
         refused(reader, self.made(tmp_path, b""), None)
 
     def test_directory(self, reader: Reader, tmp_path: Path) -> None:
-        """A directory is refused, and the reason says so."""
+        """A directory is refused as such."""
         refused(reader, self.row(tmp_path), None, "(?i)is a directory")
 
     @pytest.mark.parametrize("kind", _OTHER_FILES)
@@ -347,20 +346,20 @@ _AROUND = b"neither header nor end of a format " * 99
 
 
 class InContainer:
-    """Mixin for rows that are members of a container such as a tar, placed before your test class.
+    """Mixin for rows that are members of a container such as a tar.
 
-    A Reader that reads `Row.place` instead of the file `Row.path` needs nothing more.
+    A Reader passes if it reads `Row.place` instead of the file `Row.path`.
 
     Examples
     --------
-    ::
+    The mixin comes before your test class::
 
         class TestNpyInContainer(InContainer, TestNpy):
             pass
     """
 
     def placed(self, row: Row) -> Row:
-        """Copy a file into a container, and return the row of the member."""
+        """Copy the file of a row into a container, and return the row of the member."""
         path = Path(row.path)
         if not path.is_file():
             return row
@@ -371,10 +370,10 @@ class InContainer:
 
 
 class InMemory:
-    """Mixin for rows that are bytes in memory, as in a Preprocessor; used like `InContainer`."""
+    """Mixin like `InContainer` for rows that are bytes in memory, as in a Preprocessor."""
 
     def placed(self, row: Row) -> Row:
-        """Return a row with the content of a file."""
+        """Copy the file of a row into memory, and return the row of the copy."""
         path = Path(row.path)
         if not path.is_file():
             return row
@@ -383,43 +382,17 @@ class InMemory:
 
 
 def written(folder: Path, content: bytes) -> Row:
-    """Write a file and return its row.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder for the file.
-    content : bytes
-        Bytes of the file.
-
-    Returns
-    -------
-    Row
-        Row `NUMBER` of that file.
-    """
+    """Write a file into a folder, and return its row."""
     path = folder / "written"
     path.write_bytes(content)
     return Row(NUMBER, str(path))
 
 
 def refused(reader: Reader, row: Row, window: Window | None, reason: str = ".") -> ReadError:
-    """Assert that a Reader refuses a row with a ReadError that names file and row.
+    """Assert that `read` refuses a row, by a ReadError with file and row; return this error.
 
-    Parameters
-    ----------
-    reader : Reader
-        Reader to check.
-    row : Row
-        Row that it must refuse.
-    window : Window or None
-        Window to read. None means that the file is at fault, so that `peek` must also refuse it.
-    reason : str
-        Regular expression that the message must match.
-
-    Returns
-    -------
-    ReadError
-        Error raised by `read`.
+    The message must match the regular expression `reason`. Without a window `peek` must also refuse
+    the row, because the file is at fault.
     """
     error = _refused_by(lambda: reader.read(row, window), row, reason)
     if window is None:
@@ -428,30 +401,14 @@ def refused(reader: Reader, row: Row, window: Window | None, reason: str = ".") 
 
 
 def check_named(error: ReadError, row: Row) -> None:
-    """Assert that an error's message begins with the path and the row, and has a reason.
-
-    Parameters
-    ----------
-    error : ReadError
-        Error of a Reader.
-    row : Row
-        Row that it read.
-    """
+    """Assert that an error begins with the path and the row, and has a reason."""
     assert str(error).startswith(row.path), "pass row.name to ReadError"
     assert f"(row {row.number}): " in str(error), "pass row=row.number to ReadError"
     assert error.reason.strip(), "pass a reason to ReadError"
 
 
 def check_specs(reader: Reader, sample: Sample) -> None:
-    """Assert that the arrays of a Sample match the specs of its Reader.
-
-    Parameters
-    ----------
-    reader : Reader
-        Reader with the specs.
-    sample : Sample
-        Sample that it read.
-    """
+    """Assert that the arrays of a Sample match the specs of its Reader."""
     assert list(sample.arrays) == [spec.name for spec in reader.specs]
     for spec in reader.specs:
         array = sample[spec.name]
@@ -461,13 +418,7 @@ def check_specs(reader: Reader, sample: Sample) -> None:
 
 
 def equal(one: Sample, other: Sample) -> None:
-    """Assert that two Samples have the same arrays.
-
-    Parameters
-    ----------
-    one, other : Sample
-        Samples to compare.
-    """
+    """Assert that two Samples have the same arrays."""
     assert list(one.arrays) == list(other.arrays)
     for name, array in one.arrays.items():
         np.testing.assert_array_equal(array, other[name], strict=True)

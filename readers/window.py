@@ -1,4 +1,4 @@
-"""Windows whose position is a fraction until the image size is known, and the pixels they need."""
+"""Windows: crops whose position is relative until the image size is known."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 HALO = {1: 1, 3: 14}
-"""Pixels to read around the sampled positions and their neighbours, by order of the spline. Order 1
-needs one, in case the graph rounds a position the other way. Order 3 needs one for the spline and
-13 for its prefilter, whose influence falls by 0.268 per pixel: all pixels beyond 13 add 4e-8."""
+"""Pixels to read around the sampled positions, by order of the spline. Order 1 needs one pixel, in
+case the graph rounds a position differently. Order 3 needs one for the spline and 13 for its
+prefilter: the influence of a pixel falls by a factor of 0.268 per pixel of distance, so all pixels
+beyond 13 add 4e-8."""
 
 
 class Box(NamedTuple):
@@ -27,8 +28,8 @@ class Box(NamedTuple):
 class Window:
     """Crop of fixed size at a relative position.
 
-    The position is a fraction of the free rows and columns, so that it can be drawn without opening
-    the file.
+    The position is a fraction of the free rows and columns, so it can be drawn before the file is
+    opened.
     """
 
     height: int
@@ -40,18 +41,18 @@ class Window:
     x: float | None = None
     """Fraction in [0, 1) of the free columns left of the window; None for the centre."""
     angle: float = 0.0
-    """Degrees by which the content is rotated about the window's centre, counterclockwise with rows
-    counted upwards. If it is not 0, the graph resamples the window."""
+    """Rotation of the content about the window's centre in degrees, counterclockwise with rows
+    counted upwards. Unless it is 0, the graph resamples the window."""
     step: tuple[int, int] = (1, 1)
-    """Rows and columns at whose multiples the window may begin, besides the last position."""
+    """The window begins at a multiple of these rows and columns, or at the last position."""
     zoom: float = 1.0
-    """Factor above 0 by which the content is enlarged about the window's centre. If it is not 1,
-    the graph resamples the window."""
+    """Enlargement of the content about the window's centre, above 0. Unless it is 1, the graph
+    resamples the window."""
 
     @classmethod
     def at(cls, y: int, x: int, height: int, width: int, *, image: tuple[int, int]) -> Window:
         """Return the window whose top-left pixel is (y, x) in an image of (height, width)."""
-        # The middle of the fractions that `place` converts to this offset.
+        # The middle of all fractions that `place` converts to this position.
         return cls(
             height=height,
             width=width,
@@ -60,25 +61,25 @@ class Window:
         )
 
     def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the unturned window's start and end along rows and columns of such an image.
+        """Return start and end of the unturned window along rows and columns of an image.
 
-        They count pixels from the outer edge of the first one. ValueError as in `place`.
+        Positions are in pixels from the outer edge of the first pixel. ValueError as in `place`.
         """
         y, x = self.start(height, width)
         return (y, y + self.height), (x, x + self.width)
 
     def start(self, height: int, width: int) -> tuple[float, float]:
-        """Return the unturned window's first row and column in an image of this size.
+        """Return the first row and column of the unturned window in an image of this size.
 
-        They count from the centre of the first pixel. ValueError as in `place`.
+        Positions are in pixels from the centre of the first pixel. ValueError as in `place`.
         """
         return replace(self, angle=0.0, zoom=1.0).place(height, width)
 
     def within(self, height: int, width: int) -> Window:
-        """Return the pixels to read from an image of this size, as a window that `place` accepts.
+        """Return the pixels to read from an image of this size, as a window for `place`.
 
-        It is the window itself or, if that is rotated or zoomed, all pixels that it needs.
-        ValueError as in `place`.
+        This is the window itself. If it is rotated or zoomed, it is the box of all pixels that the
+        window needs. ValueError as in `place`.
         """
         if self.angle == 0 and self.zoom == 1:
             return self
@@ -86,10 +87,10 @@ class Window:
         return Window.at(*needed_box(matrix, (self.height, self.width), image, 1), image=image)
 
     def matrix(self, height: int, width: int) -> NDArray[np.float64]:
-        """Return the matrix from pixels (x, y) of the window to those of an image of this size.
+        """Return the matrix from pixels (x, y) of the window to pixels of an image of this size.
 
-        Its shape is (2, 3); pixels are counted from the centre of the first one. ValueError if the
-        window is neither rotated nor zoomed, and larger than the image.
+        The shape is (2, 3). Positions count from the centre of the first pixel. ValueError if the
+        unturned window is larger than the image.
         """
         y, x = self.start(height, width)
         middle = np.array([(self.width - 1) / 2, (self.height - 1) / 2])
@@ -116,14 +117,14 @@ class Window:
         Returns
         -------
         tuple of int
-            (y, x), row first, counted from 0. If a centred window leaves an odd number of pixels,
-            it is nearer to the origin.
+            (y, x), row first, counted from 0. A centred window that leaves an odd number of pixels
+            is nearer to the origin.
 
         Raises
         ------
         ValueError
-            If the window is larger than the image or begins outside it, or if it is rotated or
-            zoomed, as its pixels are then not pixels of the image.
+            If the window is larger than the image, begins outside the image, or is rotated or
+            zoomed.
         """
         if self.angle != 0 or self.zoom != 1:
             raise ValueError(
@@ -142,7 +143,7 @@ class Window:
 
 
 def offset(free: int, fraction: float | None, step: int = 1) -> int:
-    """Return the position of a window that leaves `free` pixels; None for the centre.
+    """Return the position of a window that leaves `free` pixels; the centre without a fraction.
 
     It is a multiple of `step`, or the last position. ValueError if the fraction is not in [0, 1).
     """
@@ -156,21 +157,21 @@ def offset(free: int, fraction: float | None, step: int = 1) -> int:
 def needed_box(
     matrix: NDArray[np.float64], output: tuple[int, int], image: tuple[int, int], order: int
 ) -> Box:
-    """Return the smallest box with all input pixels that the output depends on.
+    """Return the smallest box with all pixels of the image that the output depends on.
 
     Parameters
     ----------
     matrix : ndarray, shape (2, 3), float64
-        From pixels (x, y) of the output to those of the input.
+        Matrix from pixels (x, y) of the output to pixels of the image.
     output, image : tuple of int
-        (height, width) of output and input, in pixels.
+        (height, width) of the output and of the image, in pixels.
     order : {1, 3}
         Order of the spline.
 
     Returns
     -------
     Box
-        Inside the input. One pixel at its edge if the output is entirely outside.
+        Box inside the image. One pixel at its edge if the output is entirely outside.
     """
     height, width = output
     x, y = np.array([[0, width - 1, 0, width - 1], [0, 0, height - 1, height - 1]], np.float64)
