@@ -53,16 +53,9 @@ class ReadError(OSError):
         return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
     def of_sample(self, path: str, row: int, image: str) -> ReadError:
-        """Convert the error of an image, which may be in another file, to an error of its sample.
+        """Convert the error of a named image, perhaps in another file, to an error of its sample.
 
-        Parameters
-        ----------
-        path : str
-            File of the sample.
-        row : int
-            Row of the sample.
-        image : str
-            Name of the image.
+        `path` and `row` are those of the sample.
         """
         hdu, file = self.hdu, ""
         if self.path != path:

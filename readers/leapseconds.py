@@ -51,12 +51,8 @@ def utc_of(tai: int) -> int | None:
 def utc_nanoseconds(text: str) -> int:
     """Convert a UTC time in ISO 8601, from 1678 to 2261, to nanoseconds.
 
-    A leap second counts as the next second, as in POSIX: 23:59:60.5 is 00:00:00.5.
-
-    Raises
-    ------
-    ValueError
-        If the time does not exist.
+    A leap second counts as the next second, as in POSIX: 23:59:60.5 is 00:00:00.5. ValueError if
+    the time does not exist.
     """
     if text[11:19] != "23:59:60":
         return iso_nanoseconds(text)

@@ -24,10 +24,7 @@ def is_hmi(header: Mapping[str, Any]) -> bool:
 def channel_name(header: Mapping[str, Any]) -> str:
     """Return the channel's name in presets, e.g. ``171`` (by WAVELNTH) or ``hmi_m`` (by CONTENT).
 
-    Raises
-    ------
-    ValueError
-        If the header lacks the keyword, or has an unknown value.
+    ValueError if the header lacks the keyword, or has an unknown value.
     """
     if not is_hmi(header):
         return str(round(number(header, "WAVELNTH")))

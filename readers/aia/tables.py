@@ -37,12 +37,7 @@ class TableFile:
     def read(cls, path: str | os.PathLike[str]) -> TableFile:
         """Read a file. The first lines determine the format.
 
-        Raises
-        ------
-        OSError
-            If the file cannot be read.
-        ValueError
-            If the file is not a table.
+        OSError if the file cannot be read, ValueError if it is not a table.
         """
         from astropy.io import ascii as tables
 

@@ -19,17 +19,9 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 def tai_nanoseconds(text: str) -> int:
     """Return the nanoseconds of TAI between 1970-01-01 and a time.
 
-    Parameters
-    ----------
-    text : str
-        ISO 8601 in UTC as in FITS, with or without ``Z``: ``2011-02-15T00:00:01.34``. Or as in
-        JSOC: ``2011.02.15_01:59:54_TAI``. Without a time scale UTC is assumed (FITS Standard 4.0,
-        section 9.2.1).
-
-    Raises
-    ------
-    ValueError
-        If the text has another form, or is not a valid time.
+    The text is ISO 8601 in UTC as in FITS, with or without ``Z``: ``2011-02-15T00:00:01.34``. Or as
+    in JSOC: ``2011.02.15_01:59:54_TAI``. Without a time scale UTC is assumed (FITS Standard 4.0,
+    section 9.2.1). ValueError for another form, or if there is no such time.
     """
     found = _TIME.fullmatch(text.strip())
     try:

@@ -29,11 +29,7 @@ class Sound(ABC):
         """Fill `out`, shape (samples, channels), from sample `start` on; return the bytes read.
 
         As in soundfile, integers are divided by the power of two that maps them to [-1, 1).
-
-        Raises
-        ------
-        ValueError
-            If the recording has fewer samples.
+        ValueError if the recording has fewer samples.
         """
 
     def check_end(self) -> None:  # noqa: B027 - most formats need no check

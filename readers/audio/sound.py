@@ -20,12 +20,8 @@ _SMALL_BYTES = 128 << 10
 def open_sound(place: Place) -> Iterator[Sound]:
     """Open the recording in an open place.
 
-    Raises
-    ------
-    ImportError
-        If the recording needs soundfile, and soundfile is not installed.
-    ValueError
-        If the file is not a recording, or is damaged.
+    ImportError if the recording needs soundfile, and soundfile is not installed. ValueError if the
+    file is not a recording, or is damaged.
     """
     place.fetch([(0, HEAD_BYTES)])
     head = place.read(0, HEAD_BYTES)

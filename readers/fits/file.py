@@ -36,7 +36,7 @@ _PACKED = {
     b"\x1f\x9d": "compress",
 }
 _SIMPLE = re.compile(rb"SIMPLE\s*=\s*[TF]")
-"""Start of a FITS file, also of one that deviates from the columns of the standard."""
+"""Start of a FITS file, even if its columns deviate from the standard."""
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch first from an unknown file: usually all headers and the table of tiles."""
 _WHOLE_BYTES = 1 << 20

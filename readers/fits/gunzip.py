@@ -40,10 +40,8 @@ _GZIP = 31
 def inflated(packed: Any, most: int) -> bytes:
     """Return the bytes of one gzip member, at most `most`.
 
-    Raises
-    ------
-    ValueError
-        If the member is truncated, damaged, fails its checksum, or holds `most` bytes or more.
+    ValueError if the member is truncated, damaged, fails its checksum, or holds `most` bytes or
+    more.
     """
     member = isal_zlib.decompressobj(wbits=_GZIP)
     try:
@@ -69,12 +67,8 @@ class GzipStream:
     def read(self, most: int) -> bytes:
         """Return the next bytes, at most `most`; b"" at the end of the last member.
 
-        Other bytes after the last member are ignored, as by ``gzip``.
-
-        Raises
-        ------
-        ValueError
-            If a member is truncated, damaged, or fails its checksum.
+        Other bytes after the last member are ignored, as by ``gzip``. ValueError if a member is
+        truncated, damaged, or fails its checksum.
         """
         while True:
             if self._member.eof:
@@ -188,12 +182,7 @@ class UnpackedFits:
         """Unpack some data, once; all bytes before `start` are skipped.
 
         At the end of the HDU its padding is unpacked too. After the last HDU the checksum of the
-        gzip member is verified.
-
-        Raises
-        ------
-        ValueError
-            If the file ends before `stop`.
+        gzip member is verified. ValueError if the file ends before `stop`.
         """
         self._skip_to(start)
         self._copy_to(stop)
@@ -206,10 +195,7 @@ class UnpackedFits:
     def find(self, wanted: HduName | None, *, every: bool = False) -> None:
         """Unpack the headers up to the wanted HDU; with `every`, all headers.
 
-        Raises
-        ------
-        ValueError
-            If there is no such HDU, or the file is too short for the HDU.
+        ValueError if there is no such HDU, or the file is too short for the HDU.
         """
         while (found := self.next_hdu()) is not None:
             if not every and is_wanted(found[1], found[0], wanted):
@@ -220,10 +206,7 @@ class UnpackedFits:
     def next_hdu(self) -> tuple[int, HduExtent] | None:
         """Unpack the next header; return the number and extent of its HDU, None at the end.
 
-        Raises
-        ------
-        ValueError
-            If the file is too short for the HDU.
+        ValueError if the file is too short for the HDU.
         """
         start, number = 0 if self._hdu is None else self._hdu.end, len(self._names)
         if not (text := self._header(start, number)):

@@ -100,14 +100,9 @@ class _Layout:
 
 
 class HeaderReader:
-    """Reads headers of a file; headers that are close together are read at once.
+    """Reads headers of an open file; headers that are close together are read at once.
 
-    Parameters
-    ----------
-    place : Place
-        The open file.
-    stamp : hashable, optional
-        Stamp of the file. With a stamp, HDUs are kept for the next reader of the file.
+    With a stamp of the file, HDUs are kept for its next reader.
     """
 
     def __init__(self, place: Place, stamp: Hashable | None = None) -> None:
@@ -119,10 +114,8 @@ class HeaderReader:
     def find(self, wanted: HduName | None) -> FoundHdu:
         """Return an HDU by its number or name; None means the first HDU with an image.
 
-        Raises
-        ------
-        NeedsAstropy
-            If there is no such HDU, a header up to it is unusual, or the file is truncated.
+        NeedsAstropy if there is no such HDU, a header up to it is unusual, or the file is
+        truncated.
         """
         number, found = self._find(wanted)
         if found is None:
@@ -158,10 +151,7 @@ class HeaderReader:
     def hdu(self, start: int, number: int) -> FoundHdu:
         """Return the HDU whose header begins at a byte. Call `check_end` before reading its data.
 
-        Raises
-        ------
-        NeedsAstropy
-            If the header is unusual or cut off.
+        NeedsAstropy if the header is unusual or cut off.
         """
         cards = self._cards(start)
         extent = HduExtent.of(cards, start, number)
@@ -189,10 +179,7 @@ class HeaderReader:
     def read(self, start: int) -> bytes:
         """Return the text of a header; empty if the file ends before END, or END is unusual.
 
-        Raises
-        ------
-        ValueError
-            If the header has no END in `MOST_BLOCKS`: astropy would read the whole file.
+        ValueError if the header has no END in `MOST_BLOCKS`: astropy would read the whole file.
         """
         nbytes = 0  # first look into the bytes that were read before
         while True:
@@ -271,10 +258,7 @@ def names_of(hdu: Any) -> tuple[str, int]:
 def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
     """Return the numbers of the opened HDUs whose images have pixels.
 
-    Raises
-    ------
-    ValueError
-        If there are none, or if data of an HDU are cut off.
+    ValueError if there are none, or if data of an HDU are cut off.
     """
     for number, hdu in enumerate(hdus):
         check_data(hdu, number, place)

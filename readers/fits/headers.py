@@ -70,10 +70,7 @@ class Keywords(dict[str, Any]):
 class Cards:
     """The cards of a header by name: the keyword, padded to 8 bytes.
 
-    Parameters
-    ----------
-    text : bytes
-        Whole blocks, with an END card.
+    `text` are whole blocks with an END card.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -106,12 +103,8 @@ class Cards:
     def value(self, name: bytes) -> Value:
         """Return the value of the first card with a name; None if missing or undefined.
 
-        Blanks at the end of text are removed; blanks at the start are kept.
-
-        Raises
-        ------
-        NeedsAstropy
-            If the card is ambiguous.
+        Blanks at the end of text are removed; blanks at the start are kept. NeedsAstropy if the
+        card is ambiguous.
         """
         number = self._first.get(name)
         if number is None:
@@ -232,10 +225,7 @@ def _parsed_by_any(card: bytes) -> tuple[str, Any]:
 def card_name(key: str) -> bytes:
     """Return the card name of a keyword in any case.
 
-    Raises
-    ------
-    NeedsAstropy
-        If cards of another name may also have this keyword.
+    NeedsAstropy if cards of another name may also have this keyword.
     """
     name = f"{key.strip().upper():<8}"
     is_simple = re.fullmatch(r"[A-Z0-9_-]+ *", name) and len(name) == 8
@@ -361,10 +351,7 @@ def _data_of(cards: Cards, kind: str) -> tuple[list[int], int]:
 def checked(hdu: Any) -> HduName | None:
     """Return a valid setting `hdu`, with NumPy integers converted to Python's.
 
-    Raises
-    ------
-    ValueError
-        If the value does not name an HDU.
+    ValueError if the value does not name an HDU.
     """
     if hdu is None or isinstance(hdu, str):
         return hdu

@@ -152,7 +152,7 @@ _OWN = re.compile(
     r"|BSCALE|BZERO|BLANK|INHERIT|EXTNAME|EXTVER|EXTLEVEL",
     re.IGNORECASE,
 )
-"""Keywords of the storage or the name of an HDU's data (sections 4.4.1, 4.4.2)."""
+"""Keywords that describe how data are stored and named (sections 4.4.1, 4.4.2)."""
 _OF_ARRAY = re.compile(
     r"BUNIT|DATAMAX|DATAMIN|(WCSAXES|WCSNAME|LONPOLE|LATPOLE)[A-Z]?|CROTA\d+"
     r"|(CTYPE|CUNIT|CRVAL|CRPIX|CDELT|CNAME|CRDER|CSYER)\d+[A-Z]?|(PC|CD|PV|PS)\d+_\d+[A-Z]?"
@@ -240,10 +240,7 @@ class _ParsedHdu(_Hdu):
 def _parsed(file: FitsFile, *, every: bool) -> tuple[_Hdu, list[_Hdu]]:
     """Return the primary HDU of a file, and the wanted image or all images.
 
-    Raises
-    ------
-    NeedsAstropy
-        If only astropy can read a header, or if there is no such image.
+    NeedsAstropy if only astropy can read a header, or if there is no such image.
     """
     images: list[_Hdu] = []
     for hdu in _hdus(file, every=every):
@@ -339,10 +336,7 @@ class _TableImage(NamedTuple):
 def _table_image(cards: Cards) -> _TableImage:
     """Describe the image in a table.
 
-    Raises
-    ------
-    NeedsAstropy
-        If astropy rejects the table, or does not take it for an image.
+    NeedsAstropy if astropy rejects the table, or does not take it for an image.
     """
     for name in _EACH_FILE:
         if name in cards and cards.value(name) in (None, ""):

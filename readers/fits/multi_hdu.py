@@ -267,7 +267,7 @@ class HdusReader:
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Specs of a FitsReader for each image, with a number from the second on: ``plan_1``."""
+        """Specs of a FitsReader for each image; from the second image on numbered: ``plan_1``."""
         each, specs = range(len(self.images)), self.main.specs
         return tuple(replace(one, name=one.name + suffix(n)) for n in each for one in specs)
 

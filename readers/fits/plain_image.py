@@ -65,11 +65,7 @@ class StoredImage:
     def values(self, place: Place, window: Window | None, plane: int) -> tuple[NDArray[Any], int]:
         """Read the stored values of a window of a plane; also return the number of bytes read.
 
-        Returns
-        -------
-        tuple of (ndarray, int)
-            Shape (height, width), big-endian: uint8 if BITPIX is 8, int16, int32, int64, float32 or
-            float64.
+        The values are big-endian, of the type for BITPIX; uint8 for 8.
         """
         offsets, lengths = self._rows(window, [plane])
         payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)

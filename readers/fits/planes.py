@@ -28,10 +28,7 @@ class ImageShape(NamedTuple):
     def of(cls, axes: Sequence[int]) -> ImageShape:
         """Return the shape of an image with these axes, in NumPy's order (fastest last).
 
-        Raises
-        ------
-        ValueError
-            If there is no axis, or an axis is empty.
+        ValueError if there is no axis, or an axis is empty.
         """
         height, width = (1, *axes)[-2:]
         if not axes or min(axes) < 1:
@@ -48,12 +45,8 @@ class ImageShape(NamedTuple):
     def chosen(self, planes: Planes | None, expected: int | None = None) -> list[int]:
         """Return the numbers of the requested planes; None means the only plane.
 
-        With "all", the image must have the `expected` number of planes, if this is set.
-
-        Raises
-        ------
-        ValueError
-            If the image lacks a plane, or if it has several planes and `planes` is None.
+        With "all", the image must have the `expected` number of planes, if this is set. ValueError
+        if the image lacks a plane, or if it has several planes and `planes` is None.
         """
         if planes is None:
             if self.planes > 1:

@@ -95,10 +95,8 @@ class JpegHeader:
     def parse(cls, data: bytes) -> JpegHeader:
         """Parse the beginning of a file.
 
-        Raises
-        ------
-        NoRowsError
-            If it is not a JPEG, or is progressive, arithmetic, with restarts or with several scans.
+        NoRowsError if it is not a JPEG, or is progressive, arithmetic, with restarts or with
+        several scans.
         """
         try:
             return _parse(data)

@@ -89,10 +89,7 @@ class Structure:
 def structure_of(data: bytes) -> Structure:
     """Return the structure of an encoded image or of its beginning; empty for other formats.
 
-    Raises
-    ------
-    DamagedError
-        If the markers of a JPEG are in a wrong order, or a checksum of a PNG is wrong.
+    DamagedError if the markers of a JPEG are in a wrong order, or a checksum of a PNG is wrong.
     """
     if data.startswith(_JPEG):
         return _jpeg(data)

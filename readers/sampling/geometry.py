@@ -33,13 +33,13 @@ Interpolation = Literal["bilinear", "nearest", "bicubic", "lanczos"]
 """Filter of a resize; ``nearest`` also applies to turned windows and windows between pixels."""
 
 REACH = {"bilinear": 1, "nearest": 1, "bicubic": 2, "lanczos": 3}
-"""Pixels of the output, or of the image if it is enlarged, that a filter needs on each side."""
+"""Pixels that a filter needs on each side: of the output, or of the image if this is enlarged."""
 
 ASPECT_RATIOS = (3 / 4, 4 / 3)
 """Default range of `Geometry.random_aspect_ratio`, as in torchvision and DALI."""
 
 _BARELY = 1e-3
-"""Degrees of a turn that only needs the direct neighbours of a window's pixels."""
+"""An angle in degrees, so small that a window only needs the direct neighbours of its pixels."""
 
 _ZOOMS = 1e-3, 1e3
 """Least and largest `Geometry.zoom`."""

@@ -72,10 +72,7 @@ class ScaledWindow(Window):
     def within(self, height: int, width: int) -> Window:
         """Return the pixels that the window depends on in an image of this size.
 
-        Raises
-        ------
-        ValueError
-            If the window is larger than the resized image.
+        ValueError if the window is larger than the resized image.
         """
         # An antialiased filter needs `reach` output pixels on each side of the part, or as many
         # image pixels if the image is enlarged.

@@ -35,11 +35,8 @@ class RowWindow(Window):
     def start(self, height: int, width: int) -> tuple[float, float]:
         """Return the first row and column, shifted inside if `outside` is ``shift``.
 
-        Raises
-        ------
-        ValueError
-            If the position is not finite, if the window has no pixel of an image of this size, or
-            if the window is not wholly inside and `outside` is ``reject``.
+        ValueError if the position is not finite, if the window has no pixel of an image of this
+        size, or if the window is not wholly inside and `outside` is ``reject``.
         """
         place = self._given(height, width)
         limits = height - self.height, width - self.width

@@ -38,7 +38,7 @@ NO_MEMORY = 112
 """Exit code of a reader without memory for a sample."""
 
 _CALM = 64
-"""Number of samples without a request, in addition to those in progress, to stop using threads."""
+"""Threads rest after this many samples without a request, besides samples in progress."""
 
 
 class Source(Protocol):

@@ -156,10 +156,7 @@ def region_bytes(num_readers: int) -> int:
 class SharedMemory:
     """Empty memfd for a slab, which other processes inherit or receive by pickle.
 
-    Raises
-    ------
-    OSError
-        From `SharedMemory` and `map` if a limit of this process is too low.
+    `SharedMemory` and `map` raise OSError if a limit of this process is too low.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -245,10 +242,7 @@ class Region:
     def take(self, nbytes: int, slot: int) -> tuple[int, int]:
         """Return size and first byte of a block of at least `nbytes` bytes for a slot's batch.
 
-        Raises
-        ------
-        NoMemory
-            If no block is available.
+        NoMemory if no block is available.
         """
         with self._lock:
             fits = (number for number, (size, _) in enumerate(self._free) if size >= nbytes)
@@ -309,10 +303,7 @@ class Writer:
     def place(self, array: NDArray[Any]) -> int:
         """Return the first byte of an array in the slab, copying the array there if needed.
 
-        Raises
-        ------
-        RuntimeError
-            If the array is in memory of an earlier sample.
+        RuntimeError if the array is in memory of an earlier sample.
         """
         if not array.nbytes:
             return 0

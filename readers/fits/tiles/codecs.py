@@ -89,10 +89,7 @@ class Codec(ABC):
     def read(self, tiles: CodedTiles, room: int) -> SentTiles:
         """Read tiles, and append `room` zero bytes.
 
-        Raises
-        ------
-        ValueError
-            If a tile lacks pixels, or the place is too short.
+        ValueError if a tile lacks pixels, or the place is too short.
         """
 
 
@@ -255,10 +252,7 @@ class Hcompress(Codec):
 def codec_of(header: Mapping[str, Any], *, is_quantized: bool) -> Codec | None:
     """Return the codec of an image whose table has this header; None if astropy must decode it.
 
-    Raises
-    ------
-    ValueError
-        If astropy's C code would read or write out of bounds with its settings.
+    ValueError if astropy's C code would read or write out of bounds with its settings.
     """
     name = header.get("ZCMPTYPE")
     if name in ("GZIP_1", "GZIP_2"):

@@ -64,12 +64,7 @@ class TiledImage:
     def of(cls, header: Mapping[str, Any], start: int, stop: int) -> TiledImage | None:
         """Describe an image by the header of its table, whose data are bytes `start` to `stop`.
 
-        Return None if astropy must decode the image.
-
-        Raises
-        ------
-        ValueError
-            If the header contradicts itself.
+        Return None if astropy must decode the image. ValueError if the header contradicts itself.
         """
         bitpix, columns = header["ZBITPIX"], tile_columns(header)
         if "ZSCALE" in {header.get(f"TTYPE{n}") for n in range(1, header["TFIELDS"] + 1)}:

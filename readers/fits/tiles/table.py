@@ -130,10 +130,7 @@ class TileTable:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the lengths of the tiles in a column, and their offsets in the file, in bytes.
 
-        Raises
-        ------
-        ValueError
-            If a tile is outside the heap or the file.
+        ValueError if a tile is outside the heap or the file.
         """
         column = self.columns[name]
         found = column.of_rows(rows, 2).astype(np.int64)

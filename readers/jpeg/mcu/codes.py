@@ -44,10 +44,7 @@ class Codes(NamedTuple):
 def codes_of(header: JpegHeader) -> tuple[Codes, bytes]:
     """Return the codes of a JPEG, and DHT segments of its DC tables with all missing codes.
 
-    Raises
-    ------
-    NoRowsError
-        If a table is damaged, or has no room for missing codes.
+    NoRowsError if a table is damaged, or has no room for missing codes.
     """
     used = [(one.blocks, one.dc, one.ac) for one in header.components]
     return _codes(

@@ -31,10 +31,7 @@ _EOI = b"\xff\xd9"
 def cut_file(data: bytes, header: JpegHeader, region: McuRegion) -> bytes:
     """Return a JPEG of a region of a file.
 
-    Raises
-    ------
-    NoRowsError
-        If the file is damaged before the region's end, or has another coding.
+    NoRowsError if the file is damaged before the region's end, or has another coding.
     """
     compile_once()
     return _cut_file(data, header, region)
@@ -55,12 +52,8 @@ def cut_rows(
     """Return a JPEG of a region of a file whose rows are known.
 
     `header_bytes` are the bytes before the entropy-coded data. `coded` are the bytes of the file in
-    ``rows.byte_range(region.top, region.top + region.rows - 1)``.
-
-    Raises
-    ------
-    NoRowsError
-        If `coded` are damaged.
+    ``rows.byte_range(region.top, region.top + region.rows - 1)``. NoRowsError if `coded` are
+    damaged.
     """
     compile_once()
     words, end, _ = unstuffed(coded)

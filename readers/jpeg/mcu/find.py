@@ -18,12 +18,7 @@ from readers.jpeg.mcu.scan import find_rows
 def find_mcu_rows(data: bytes) -> McuRows:
     """Find the rows of MCUs in the bytes of a JPEG file.
 
-    Raises
-    ------
-    NoRowsError
-        If the coding is not supported.
-    DamagedRowsError
-        If the file is damaged.
+    NoRowsError if the coding is not supported, DamagedRowsError if the file is damaged.
     """
     header = JpegHeader.parse(data)
     coded = memoryview(data)[header.nbytes :]

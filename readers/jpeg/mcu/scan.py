@@ -75,7 +75,7 @@ def cut(words, span, layout, entries, canonical, written, dc, num_columns, regio
     before, to = np.zeros_like(dc), np.uint64(0)
     blocks = len(layout)
     passed = above * num_columns + left
-    if columns == num_columns:  # like one row, with one recoded DC
+    if columns == num_columns:  # whole rows are like one row
         rows, columns = 1, rows * columns
     for _ in range(rows):
         at = _pass_blocks(words, at, end, 0, passed * blocks, layout, entries, canonical, dc)
