@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import struct
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -25,8 +24,6 @@ _HEADERS = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 """Parsers by version of the format. Version 3 only differs in the names of fields."""
-_LENGTHS = {(1, 0): struct.Struct("<8xH"), (2, 0): struct.Struct("<8xI")}
-"""Formats of magic, version and length of the header, by version."""
 _USUAL_BYTES = 128
 """Header length of nearly all files."""
 _HEAD_BYTES = 128 << 10
@@ -143,10 +140,8 @@ class StoredArray:
         version = begin[6], begin[7]
         if version not in _HEADERS:
             raise ValueError(f"the .npy format has version {version}, expected (1, 0) or (2, 0)")
-        length = _LENGTHS[version]
-        if len(begin) < length.size:
-            raise ValueError(f"the file ends at byte {len(begin)}, in its header: it is cut off")
-        start = length.size + length.unpack_from(begin)[0]
+        length = begin[8:10] if version == (1, 0) else begin[8:12]
+        start = 8 + len(length) + int.from_bytes(length, "little")
         if start > len(begin):
             begin = place.read(0, min(start, _HEAD_BYTES))
         shape, columns_first, dtype = _parsed(begin[:start], version)
