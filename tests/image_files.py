@@ -251,7 +251,7 @@ def refused() -> dict[str, tuple[bytes, str]]:
         "i16.tif": (tiff(G16.view(np.int16)), "a TIFF of signed samples is not decoded"),
         "f32.tif": (tiff(G16.astype("f4")), "a TIFF of floats is not decoded"),
         "u32.tif": (tiff(G16.astype("u4")), "a TIFF of integers of 32 bits is not decoded"),
-        "f64.tif": (tiff(G16.astype("f8")), "or a 64-bit TIFF"),
+        "f64.tif": (tiff(G16.astype("f8")), "or a 64-bit TIFF: convert it"),
         "white.tif": (tiff(G16, photometric="miniswhite"), "more than 8 bits"),
         "planar.tif": (
             tiff(C16.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),

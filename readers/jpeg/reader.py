@@ -378,15 +378,22 @@ def _by_pillow(
             if is_for_dali(encoded, image):
                 return UsualHeader(kind, height, width, 16), None
     except UnidentifiedImageError:
-        hint = pipeline_hint(encoded, "jpeg") or (
-            "; an image that is damaged, or of a rare type such as a 12-bit JPEG or a 64-bit TIFF, "
-            "must be converted"
-        )
-        raise OSError(
-            f"not an image: it begins with {encoded[:8]!r}, expected a JPEG, PNG, TIFF or other "
-            f"format that Pillow opens{hint}"
-        ) from None
+        raise OSError(_unidentified(encoded)) from None
     raise OSError(
         f"a {kind} of {bits} bits per sample is not decoded with these colours, planes or alpha: "
         "save it with 8 bits, or as PNG with 16 bits"
     )
+
+
+def _unidentified(encoded: bytes) -> str:
+    """Return the message for a file that Pillow cannot open."""
+    begin, hint = f"it begins with {encoded[:8]!r}", pipeline_hint(encoded, "jpeg")
+    first = encoded[:16].ljust(16, b"\0")
+    for kind, (_, accepts) in Image.OPEN.items():
+        # `accepts` returns a text if Pillow lacks the library for the format.
+        if not hint and accepts is not None and accepts(first) is True:
+            return (
+                f"not decoded: {begin}, like {kind}, but it is damaged, or of a type that Pillow "
+                "does not open, such as a 12-bit JPEG or a 64-bit TIFF: convert it"
+            )
+    return f"not an image: {begin}, expected a JPEG, PNG, TIFF or other format of Pillow{hint}"

@@ -298,5 +298,5 @@ def test_settings_that_contradict_each_other(options: dict[str, Any], message: s
 
 
 def test_a_reader_without_regions_cannot_fill() -> None:
-    with pytest.raises(ValueError, match=r"fill'.*AiaReader.*regions = True.*'reject'"):
+    with pytest.raises(ValueError, match=r"fill'.*regions = True.*AiaReader.*'reject'"):
         Geometry(crop=(8, 8), window="row", outside="fill").check_reader(AiaReader())
