@@ -170,7 +170,7 @@ class JpegReader:
         image = load(row.place, self.channels, row=row.number, decode=decode, check=check)
         if self.stored is not None and image.bits != (bits := _BITS[self.stored]):
             needed_by = self.needed_by or f"values of type {self.stored}"
-            reason = f"the image has {image.bits} bits per sample, expected {bits} for {needed_by}"
+            reason = f"{image.bits} bits per sample, expected {bits} for {needed_by}"
             raise ReadError(row.name, reason, row=row.number)
         return image
 
