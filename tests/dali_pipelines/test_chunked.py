@@ -348,7 +348,7 @@ def test_windows_begin_on_the_grid(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"grid": 9}, r"grid must be from 1x1 to 8x8, the crop.*9, 9.*never be in a window"),
+        ({"grid": 9}, r"grid must be from 1x1 to the crop, 8x8.*9, 9.*never be in a window"),
         ({"grid": 0}, "grid must be"),
         ({"grid": "tiles"}, "grid must be"),
         ({"grid": "chunks", "window": "center"}, "grid is for random windows"),
