@@ -152,8 +152,7 @@ class StoredArray:
         end, nbytes = start + math.prod(shape) * dtype.itemsize, place.nbytes
         if end > nbytes:
             raise ValueError(
-                f"the file ends at byte {nbytes}, by its header the array ends at {end}: it is cut "
-                "off"
+                f"the file ends at {nbytes}, but its header needs {end} bytes: it is cut off"
             )
         return cls(shape, dtype, columns_first, start)
 

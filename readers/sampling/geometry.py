@@ -154,8 +154,8 @@ class Geometry:
             raise ValueError("resize_shorter needs a crop, the window to cut after the resize")
         if min(self.crop) > shorter:
             raise ValueError(
-                f"crop {self.crop[0]}x{self.crop[1]} exceeds resize_shorter={shorter}, the shorter "
-                "side of resized images: set a smaller crop or a larger resize_shorter"
+                f"crop {self.crop[0]}x{self.crop[1]} is larger than resize_shorter={shorter}, the "
+                "shorter side of resized images: set a smaller crop or a larger resize_shorter"
             )
 
     def _check_turns(self) -> None:

@@ -560,7 +560,7 @@ def test_bad_rows_are_rejected(
         reasons = {row: one.reason for row, one in batches.stats.rejected.items()}
     assert reasons[1].startswith("dq: there is no HDU 'int16'")
     assert "70x90" in reasons[3]
-    assert "(image) 80x90" in reasons[3]
+    assert "(image) has 80x90" in reasons[3]
     assert "dq: the values are of type int32 (BITPIX 32), expected int16" in reasons[4]
     assert reasons[5] == "dq: the compressed bytes of a tile are damaged"
     with loader(made, shuffle=False, **options) as batches, pytest.raises(ReadError) as caught:
