@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.errors import ReadError, reason_of
 from readers.places.contract import Place
 from readers.places.opener import LOCAL, Places
 
@@ -90,6 +92,15 @@ class Row:
                 f"{', '.join(self.parts) or 'none'}: list all parts in `parts` of the Reader"
             )
         return self.parts[name]
+
+
+@contextmanager
+def row_errors(row: Row) -> Iterator[None]:
+    """Convert any exception inside to a ReadError of a row."""
+    try:
+        yield
+    except Exception as error:  # libraries raise many types for malformed files
+        raise ReadError(row.name, reason_of(error, row.path), row=row.number) from error
 
 
 class ClipFrames(NamedTuple):

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from readers.messages import printable
-
-if TYPE_CHECKING:
-    from readers.contract import Row
 
 
 class ReadError(OSError):
@@ -73,12 +67,3 @@ def reason_of(error: BaseException, path: str) -> str:
     Messages of ``open`` and of places end with a colon and the path.
     """
     return str(error).removesuffix(f": {path!r}")
-
-
-@contextmanager
-def row_errors(row: Row) -> Iterator[None]:
-    """Convert any exception inside to a ReadError of a row."""
-    try:
-        yield
-    except Exception as error:  # libraries raise many types for malformed files
-        raise ReadError(row.name, reason_of(error, row.path), row=row.number) from error

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from readers.buffers import Allocate, buffer, private
-from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.errors import row_errors
+from readers.contract import Peek, Row, Sample, SampleSpec, row_errors
 from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.values import check_integer

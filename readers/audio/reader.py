@@ -14,8 +14,8 @@ from readers.audio.contract import Sound
 from readers.audio.plain import PlainSound
 from readers.audio.sound import open_sound
 from readers.buffers import Allocate, buffer, private
-from readers.contract import Peek, RandomNumbers, Row, Sample, SampleSpec, Short
-from readers.errors import reason_of, row_errors
+from readers.contract import Peek, RandomNumbers, Row, Sample, SampleSpec, Short, row_errors
+from readers.errors import reason_of
 from readers.messages import install
 from readers.values import check_bool, check_integer, check_number
 from readers.window import Window
