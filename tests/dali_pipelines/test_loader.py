@@ -114,7 +114,7 @@ def test_what_becomes_of_an_index_file(npy_index: Index, tmp_path: Path, fate: s
         if fate == "replaced":
             npy_index.select([0] * 4).save(file)
             rows += rows_of(steps)
-            assert rows == [Order(ROWS, seed=5).row(0, position) for position in range(ROWS)]
+            assert rows == Order(ROWS, seed=5).rows(0, range(ROWS)).tolist()
             return
         os.truncate(file, 1000)
         with pytest.raises(ReadError, match="was written to while it was in use") as caught:
@@ -130,7 +130,7 @@ def test_a_state_goes_from_parquet_to_arrow(npy_index: Index, tmp_path: Path) ->
     with make_loader(Index.scan(tmp_path / "index.arrow"), batch_size=3) as after:
         after.load_state_dict(before.state_dict())
         rows += rows_of(after)
-    assert rows == [Order(ROWS, seed=5).row(0, position) for position in range(ROWS)]
+    assert rows == Order(ROWS, seed=5).rows(0, range(ROWS)).tolist()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 from strategies import seeds
 from uniformity import check_uniform
@@ -17,13 +18,36 @@ from readers import Order
 from readers.sampling.order import VERSION
 
 
-@given(st.integers(1, 60) | st.integers(4000, 10**4), seeds, st.integers(0, 10**6))
+@given(st.integers(1, 60) | st.integers(4000, 10**5), seeds, st.integers(0, 10**6))
 def test_an_epoch_is_a_permutation(num_rows: int, seed: int, epoch: int) -> None:
-    assert sorted(rows_of(Order(num_rows, seed), epoch)) == list(range(num_rows))
+    rows = Order(num_rows, seed).rows(epoch, range(num_rows))
+    assert sorted(rows.tolist()) == list(range(num_rows))
 
 
-def test_an_epoch_of_many_rows_is_a_permutation() -> None:
-    assert sorted(rows_of(Order(100_003, 5), 2)) == list(range(100_003))
+@given(st.integers(1, 2**63 - 1), seeds, st.integers(0, 10**6), st.booleans(), st.data())
+def test_many_rows_at_once(
+    num_rows: int, seed: int, epoch: int, shuffle: bool, data: st.DataObject
+) -> None:
+    order = Order(num_rows, seed, shuffle)
+    shapes = hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=7)
+    kind = data.draw(st.sampled_from([np.int64, np.uint64]))
+    positions = data.draw(hnp.arrays(kind, shapes, elements=st.integers(0, num_rows - 1)))
+    before = positions.copy()
+    rows = order.rows(epoch, positions)
+    assert rows.dtype == np.int64
+    assert rows.shape == positions.shape
+    assert rows.reshape(-1).tolist() == [
+        order.row(epoch, p) for p in positions.reshape(-1).tolist()
+    ]
+    np.testing.assert_array_equal(positions, before)
+
+
+def test_more_rows_at_once_than_are_worked_on_at_one_time() -> None:
+    order = Order(100_003, 5)  # of which a few are walked back into the range
+    rows = order.rows(2, range(100_003))
+    assert sorted(rows.tolist()) == list(range(100_003))
+    places = range(0, 100_003, 997)
+    assert rows[list(places)].tolist() == [order.row(2, position) for position in places]
 
 
 @given(st.integers(50, 1000), seeds, st.integers(0, 10**6))
@@ -139,7 +163,8 @@ class TestUniform:
 
 def whole_epochs(over: str, num_rows: int, count: int) -> NDArray[Any]:
     """Return the rows of whole epochs, shape (count, num_rows)."""
-    return np.array([rows_of(order, epoch) for order, epoch in orders(over, num_rows, count)])
+    every = np.arange(num_rows)
+    return np.array([order.rows(epoch, every) for order, epoch in orders(over, num_rows, count)])
 
 
 def cycles(rows: NDArray[Any]) -> int:
@@ -167,7 +192,7 @@ def test_many_rows_take_no_memory(num_rows: int) -> None:
 @pytest.mark.parametrize("num_rows", [10**9, 10**12, 2**40])
 def test_many_rows_are_distinct_and_spread(num_rows: int) -> None:
     order = Order(num_rows, 3)
-    rows = [order.row(0, position) for position in range(100_000)]
+    rows = order.rows(0, range(100_000)).tolist()
     assert len(set(rows)) == len(rows)
     assert min(rows) >= 0
     assert max(rows) < num_rows
@@ -188,6 +213,9 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: Order(3).row(0, 3), IndexError, r"position.*\[0, 3\), got 3"),
     (lambda: Order(3).row(0, -1), IndexError, r"position.*\[0, 3\), got -1"),
     (lambda: Order(3).row(-1, 0), OverflowError, "."),
+    (lambda: Order(3).rows(0, [0, 3]), IndexError, r"positions.*\[0, 3\), got 3"),
+    (lambda: Order(3).rows(0, -1), IndexError, r"positions.*\[0, 3\), got -1"),
+    (lambda: Order(3).rows(0, [0.5]), TypeError, "Cannot cast"),
 ]
 
 
