@@ -101,6 +101,30 @@ def test_ctrl_c_says_how_to_continue(archive: Path, tmp_path: Path) -> None:
     assert json.loads(state.read_text())["position"] >= 0
 
 
+def test_a_run_goes_on_after_a_reader_has_died(archive: Path, tmp_path: Path) -> None:
+    """As often as --restart_readers allows; each row comes once per epoch."""
+    report, pipe = tmp_path / "report.json", tmp_path / "pipe"
+    flags = ["--batch_size=1", "--epochs=20", "--num_read_processes=1", "--restart_readers=1"]
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    fcntl.fcntl(held, fcntl.F_SETPIPE_SZ, 4096)
+    command = [*COMMAND, f"--data={archive}", *flags, f"--audit={pipe}", f"--report={report}"]
+    with Job(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+        with pipe.open(newline="") as file:
+            header = file.readline()  # a full pipe stops the run, so that the kill is in time
+            os.close(held)
+            for one in psutil.Process(job.pid).children(recursive=True):
+                if not one.children() and any("forkserver" in word for word in one.cmdline()):
+                    one.kill()
+            lines = list(csv.DictReader([header, *file]))
+        _, error = job.communicate(timeout=200)
+    assert job.returncode == 0, error
+    assert json.loads(report.read_text())["restarts"] == 1
+    assert sorted((int(line["epoch"]), int(line["row"])) for line in lines) == [
+        (epoch, row) for epoch in range(20) for row in range(23)
+    ]
+
+
 @pytest.mark.parametrize("to_all", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_everything(
