@@ -578,6 +578,21 @@ def test_recorded_noise_is_a_part_of_a_recording(index: Index, tmp_path: Path, f
     assert len(starts) > 1 or frames <= 3200
 
 
+def test_zeros_behind_a_short_recording_get_no_recorded_noise(index: Index, tmp_path: Path) -> None:
+    """Its level counts only the samples that the recording has."""
+    write(tmp_path / "noise.wav", sound(4000, seed=50), subtype="FLOAT")
+    noise = RecordedNoise(str(tmp_path), (12, 12))
+    options: dict[str, Any] = {"duration": 0.5, "short": "pad"}
+    plain = read_here(audio_pipeline, index, **options)
+    changed = read_here(audio_pipeline, index, augment=(noise,), **options)
+    for row, frames in enumerate(LENGTHS):
+        old, new = (one[row]["audio"][0] for one in (plain, changed))
+        assert changed[row]["length"] == min(frames, 8000)
+        assert not new[frames:].any()
+        powers = [(one[:frames] ** 2).mean() for one in (old, new - old)]
+        assert 10 * np.log10(powers[0] / powers[1]) == pytest.approx(12, abs=1e-3)
+
+
 def test_levels_and_recordings_of_noise_are_drawn(index: Index, tmp_path: Path) -> None:
     for tone in (500, 1500, 2500):
         wave = np.sin(2 * np.pi * tone * np.arange(RATE) / RATE)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from read_here import in_this_process
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from readers.sampling.order import VERSION
@@ -77,6 +79,36 @@ def test_weights_draw_at_random(npy_index: Index, order: dict[str, Any]) -> None
     with pytest.raises(ValueError, match=f"{order['shuffle']!r}.*weights.*set it to True"):
         loader.load_state_dict({**before, **order})
     assert loader.state_dict() == before
+
+
+ORDERS: list[dict[str, Any]] = [
+    {"shuffle": False},
+    {"shuffle": True},
+    *({"shuffle": how, "block_rows": rows} for how in ("blocks", "buckets") for rows in (2, 3)),
+]
+
+
+@pytest.mark.parametrize("own", ORDERS, ids=str)
+def test_a_state_replaces_the_order_of_a_loader(npy_index: Index, own: dict[str, Any]) -> None:
+    """Each row of the epoch comes once, and the next epoch is that of the first Loader, too."""
+    factory = partial(in_this_process, npy_pipeline)
+
+    def make(**order: Any) -> Loader:
+        return Loader(factory, npy_index, **SETTINGS, **order)
+
+    def rows(loader: Loader) -> list[int]:
+        return [row for _ in range(2) for (batch,) in loader for row in batch["row"].tolist()]
+
+    with make(seed=7, **own) as first:
+        seen = next(iter(first))[0]["row"].tolist()
+        state = json.loads(json.dumps(first.state_dict()))
+        expected = seen + rows(first)
+    for other in ORDERS:
+        with make(seed=8, **other) as second:
+            second.load_state_dict(state)
+            assert second.state_dict() == state
+            assert seen + rows(second) == expected
+    assert sorted(expected[:23]) == sorted(expected[23:]) == [*range(23)]
 
 
 @pytest.mark.parametrize("by", ["scan", "moved"])

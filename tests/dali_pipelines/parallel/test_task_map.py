@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -95,3 +96,52 @@ def test_threads_end_with_their_map() -> None:
     assert [next(results), next(results)] == ["0", "1"]
     results.close()
     assert {*threading.enumerate()} == others
+
+
+_DONE: list[int] = []
+_MAY_GO_ON = threading.Event()
+
+
+def note(number: int) -> int:
+    """Note that a task is done; all but the first wait."""
+    if number:
+        assert _MAY_GO_ON.wait(100)
+    _DONE.append(number)
+    return number
+
+
+class _Counting(ThreadPoolExecutor):
+    """One worker; tells when so many tasks have been submitted."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(1)
+        self.left, self.has_all = count, threading.Event()
+
+    def submit(self, *args: Any, **keywords: Any) -> Future[Any]:
+        future = super().submit(*args, **keywords)
+        self.left -= 1
+        if not self.left:
+            self.has_all.set()
+        return future
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("how", ["closed", "failed"])
+def test_workers_do_not_go_on_with_tasks_that_nobody_waits_for(how: str) -> None:
+    _DONE.clear()
+    _MAY_GO_ON.clear()
+
+    def use(results: Any) -> None:
+        with closing(results):
+            assert next(results) == 0
+            assert executor.has_all.wait(100)
+            if how == "failed":
+                raise KeyboardInterrupt
+
+    with _Counting(100) as executor:
+        try:
+            use(process_map(note, ((number,) for number in range(100)), 1, executor))
+        except KeyboardInterrupt:
+            assert how == "failed"
+        _MAY_GO_ON.set()
+    assert _DONE in ([0], [0, 1])

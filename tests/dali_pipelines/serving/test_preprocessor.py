@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import math
 import multiprocessing
 import os
 import pickle
 import threading
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -358,6 +360,27 @@ def test_kept_batches_stay_right(cut: Any) -> None:
     pre, contents, images = cut
     kept = [pre(contents) for _ in range(12)]
     assert all(_same(batch["image"], images) for batch in kept)
+
+
+@pytest.mark.parametrize("how", ["good", "skip", "raise", "undecodable"])
+def test_contents_are_not_kept(cut: Any, how: str) -> None:
+    """A server would hold the requests of the last batch of each size."""
+    pre, contents, _ = cut
+    bad = {"good": [], "undecodable": [undecodable_jpeg()]}.get(how, [b"not FITS"])
+    if how == "undecodable":
+        pre = Preprocessor(jpeg_pipeline, crop=16, framework="numpy")
+        contents = [pillow(RNG.integers(0, 255, (40, 40, 3), np.uint8)) for _ in range(3)]
+    arrays = [np.frombuffer(content, np.uint8).copy() for content in (*contents, *bad)]
+    kept = [weakref.ref(array) for array in arrays]
+    given = [array.data for array in arrays]
+    if how == "raise":
+        with pytest.raises(PreprocessError):
+            pre(given)
+    else:
+        assert len(pre(given, bad_sample="skip")["row"]) == len(contents)
+    del arrays, given
+    gc.collect()
+    assert not [number for number, one in enumerate(kept) if one() is not None]
 
 
 def test_threads_take_turns(cut: Any) -> None:

@@ -241,6 +241,28 @@ def test_coordinates_of_the_group_of_a_variable(tmp_path: Path) -> None:
     assert index["time"].to_pylist() == [0, 1, 2, 3]
 
 
+def test_unlimited_axes_of_one_name_in_several_groups(tmp_path: Path) -> None:
+    """Each has the length of the longest variable along it, as netCDF4 shows it."""
+    path, lengths = tmp_path / "a.nc", {"g": 5, "h": 2, "h/i": 7}
+    with netCDF4.Dataset(path, "w") as file:
+        for name in ("", *lengths):
+            group = file.createGroup(name) if name else file
+            axes(group, None)
+            written = lengths.get(name, 3)
+            variable(group, numbers((written, 9, 11)))
+            variable(group, numbers((written - 1, 9, 11)), "shorter", fill_value=np.float32(-1))
+    with netCDF4.Dataset(path) as opened:
+        for one in [f"{group}/{name}" for group in ("", *lengths) for name in ("a", "shorter")]:
+            name = one.lstrip("/")
+            index = Index.scan_arrays(path, variables=[name], dim="time")
+            columns, reader = index.columns(notes=["chunks"]), ChunkedReader((name,))
+            found = [reader.read(columns.row(row), None)["image"][0] for row in range(len(index))]
+            expected = np.ma.filled(opened[name][:], np.nan)
+            np.testing.assert_array_equal(np.stack(found), expected, strict=True)
+    with pytest.raises(ValueError, match="length of 'time'"):
+        Index.scan_arrays(path, variables=["g/a", "h/a"], dim="time")
+
+
 def test_missing_values_of_columns(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         axes(file)

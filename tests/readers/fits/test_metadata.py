@@ -226,3 +226,22 @@ def test_a_card_that_goes_on_is_left_to_astropy() -> None:
     text = card("KEY", "abc&") + "CONTINUE  'def'".ljust(80) + "END".ljust(80)
     with pytest.raises(NeedsAstropy):
         Cards(text.encode()).value(b"KEY     ")
+
+
+@pytest.mark.parametrize("hdu", [fits.ImageHDU, fits.CompImageHDU])
+@pytest.mark.parametrize("of_primary", [{"TIMESYS": "TAI"}, {}])
+def test_the_scale_of_a_time_is_that_of_its_own_header(
+    tmp_path: Path, hdu: Any, of_primary: dict[str, Any]
+) -> None:
+    """An inherited time is not in the scale of the image's own times."""
+    own = {"TIMESYS": "UTC", "T_OBS": "2013-03-10T12:00:11"}
+    primary = fits.Header({"DATE-OBS": "2013-03-10T12:00:11", **of_primary})
+    hdus = [fits.PrimaryHDU(header=primary), hdu(INTEGERS, fits.Header(own))]
+    path = tmp_path / "a.fits"
+    path.write_bytes(content(*hdus))
+    keys = ("DATE-OBS", "TIMESYS:DATE-OBS", "T_OBS", "TIMESYS:T_OBS", "TIMESYS")
+    for chosen in ((), (1,), ("all",)):
+        (found,) = metadata.image_metadata(str(path), keys, *chosen, inherit=True)
+        assert found["DATE-OBS"] == found["T_OBS"] == "2013-03-10T12:00:11"
+        assert found["TIMESYS:DATE-OBS"] == of_primary.get("TIMESYS")
+        assert found["TIMESYS:T_OBS"] == found["TIMESYS"] == "UTC"

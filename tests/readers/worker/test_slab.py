@@ -120,6 +120,29 @@ def test_an_array_from_elsewhere_is_copied_and_one_of_the_region_is_not(dtype: s
         np.testing.assert_array_equal(copy, array)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", ">i2", "float64"])
+def test_views_of_the_region_with_steps_are_copied(dtype: str) -> None:
+    """A Reader may turn or thin out what it has read: the slab holds arrays without gaps."""
+    own = region()
+    writer = Writer(own, 0)
+    own.begin(0, 0)
+    there = writer.empty(120 * np.dtype(dtype).itemsize).view(dtype).reshape(4, 5, 6)
+    there[...] = np.arange(120).reshape(4, 5, 6)
+    views = (
+        there.T,
+        there[::2],
+        there[:, ::-1],
+        there[..., 2:4],
+        there[1].T,
+        there[2:].swapaxes(0, 1),
+    )
+    expected = [view.copy() for view in views]
+    for view, before in zip(views, expected, strict=True):
+        placed = np.ndarray(view.shape, dtype, own.memory, writer.place(view))
+        np.testing.assert_array_equal(placed, before)
+    np.testing.assert_array_equal(there, np.arange(120).reshape(4, 5, 6))
+
+
 def test_memory_of_an_earlier_sample_is_refused() -> None:
     """A Reader that keeps a view would write over the samples of others."""
     writer = Writer(region(), 0)
