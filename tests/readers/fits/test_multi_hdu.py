@@ -345,6 +345,14 @@ def test_planes_of_one_cube(tmp_path: Path, name: str, pair: tuple[int, int]) ->
     check(reader, row, cut, window=window)
 
 
+@pytest.mark.parametrize("planes", [[0, 2], np.array([0, 2]), (np.int64(0), np.uint8(2))], ids=str)
+def test_images_of_equal_planes_are_equal(planes: Any) -> None:
+    one, other = Hdu("C", planes=planes), Hdu("C", planes=(0, 2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert repr(one) == repr(other)
+
+
 def test_planes_behind_the_end_of_a_gzipped_file(tmp_path: Path) -> None:
     cube = RNG.normal(100, 9, (4, 60, 60)).astype(np.float32)
     path = tmp_path / "a.fits.gz"

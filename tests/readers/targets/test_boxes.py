@@ -241,6 +241,8 @@ def test_rounding_drops_no_box_that_is_wholly_visible() -> None:
         ((-1.7e308, 0, 1.7e308, 9), "beyond"),
         ((50, 0, 60, 9), "outside .*40x50"),
         ((0, -9, 5, 0), "outside"),
+        ((-9, 0, 0, 5), "outside"),
+        ((0, 40, 5, 60), "outside"),
     ],
 )
 def test_bad_boxes_are_named(box: Any, words: str) -> None:

@@ -138,6 +138,33 @@ def test_memory_is_used_again_with_its_slot(consumer: Callable[..., Consumer]) -
     assert max(firsts) - min(firsts) < 10 << 20, "each batch takes new memory"
 
 
+@dataclass
+class Keeping(Numbers):
+    """A Source that returns memory of its first sample again."""
+
+    kept: list[NDArray[Any]] = field(default_factory=list)
+
+    def __call__(self, info: Any) -> tuple[NDArray[Any], ...]:
+        found = super().__call__(info)
+        self.kept.append(found[0])
+        return self.kept[0], found[1]
+
+
+def test_a_source_that_keeps_memory_is_told() -> None:
+    """Else both samples would show the same array, and the next batch would write into it."""
+    source = Keeping()
+    source.gate.set()
+    layout = Layout(source.specs, BATCH, 1)
+    shared = SharedMemory(layout.nbytes)
+    region = Region(shared, layout.region(0), 1 << 30)
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        loop = ReadLoop(source, layout, region, theirs)
+        loop.read(0, 0, 1, 0)
+        with pytest.raises(RuntimeError, match=r"readers\.buffer.*each sample"):
+            loop.read(0, 0, 1, 1)
+
+
 def test_no_more_are_begun_than_threads_are_free(consumer: Callable[..., Consumer]) -> None:
     source = Numbers(read_threads=2, requests=1)
     reads = consumer(source)
