@@ -202,9 +202,9 @@ def _write_speech(folder: Path) -> None:
     (folder / "train.json").write_text("\n".join(lines))
     for word in ("no", "yes", "_background_noise_"):
         (folder / "words" / word).mkdir(parents=True)
-        for number in range(4):
+        for number in range(20):  # so many that each part of a split has some
             path = folder / "words" / word / f"{number}.wav"
-            write_audio(path, sound(14000 + 1000 * number, seed=number))
+            write_audio(path, sound(14000 + 200 * number, seed=number))
 
 
 def _write_clips(folder: Path) -> None:
