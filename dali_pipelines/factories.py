@@ -487,13 +487,14 @@ def chunked_pipeline(  # type: ignore[misc] # its stretch may be a mapping or a 
         `Index.group`.
     variables : sequence of str, optional
         Variables that become the channels, in this order. By default all variables of the Index
-        that are not read by masks.
+        that are not read by masks. A variable with several levels has a channel for each: name the
+        channel, such as ``z_500``, or the variable for all of its levels.
     stretch : Stretch, sequence or mapping of str to Stretch, or preset, optional
-        As in `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``; the
-        values of other variables stay as they are. Or a preset: its name such as ``"surya"``, its
-        path, or a `Preset`. Each variable then gets the curve of the channel in its name (171 for
-        ``aia171`` and ``171A``; ``hmi_m``), for means over pixels. Nothing else of the preset is
-        applied, because the arrays are already calibrated.
+        As in `PipelineConfig`, or by variable, such as ``{"t2m": Stretch(mean=280, std=10)}``, for
+        all of its levels; the values of other variables stay as they are. Or a preset: its name
+        such as ``"surya"``, its path, or a `Preset`. Each variable then gets the curve of the
+        channel in its name (171 for ``aia171`` and ``171A``; ``hmi_m``), for means over pixels.
+        Nothing else of the preset is applied, because the arrays are already calibrated.
     grid : int, (int, int) or "chunks", optional
         As in `PipelineConfig`, or the grid of the chunks, so that each window needs as few chunks
         as possible.

@@ -69,7 +69,8 @@ def channels_of(index: Index, variables: Sequence[str] | None, targets: Any) -> 
         if isinstance(variables, str) or not names:
             raise ValueError(f"variables must be names, such as ('t2m', 'u10'), got {variables!r}")
         for part, own in noted.items():
-            _check_noted(names, own, f"part {part} of the Index" if part else "the Index")
+            where = f"part {part} of the Index" if part else "the Index"
+            names = tuple(one for name in names for one in _levels_of(name, own, where))
         return _of_names(names, noted)
     left = {
         part: {name: one for name, one in own.items() if name not in masks}
@@ -97,6 +98,15 @@ def channels_of(index: Index, variables: Sequence[str] | None, targets: Any) -> 
 def _of_names(names: tuple[str, ...], noted: Mapping[str, Mapping[str, ChunkedArray]]) -> Channels:
     named = tuple((part, own[name]) for part, own in noted.items() for name in names)
     return Channels(names, None, named)
+
+
+def _levels_of(name: str, noted: Mapping[str, ChunkedArray], where: str) -> Sequence[str]:
+    """Return the channels of a variable: itself, or its levels; ValueError if there is none."""
+    levels = [one.name for one in noted.values() if one.variable == name]
+    if name in noted or not levels:
+        _check_noted((name,), noted, where)
+        return (name,)
+    return levels
 
 
 def _variables_of_masks(index: Index, targets: Any) -> set[str]:
@@ -146,11 +156,14 @@ def stretches_of(
     """
     if isinstance(stretch, Mapping):
         names = list(dict.fromkeys(one.name for _, one in channels.named))
-        if unknown := [name for name in stretch if name not in names]:
+        variables = {one.variable for _, one in channels.named}
+        if unknown := [name for name in stretch if name not in names and name not in variables]:
             raise ValueError(
                 f"stretch names {unknown[0]!r}, but the variables are {', '.join(names)}"
             )
-        return tuple(stretch.get(one.name, Stretch()) for _, one in channels.named)
+        return tuple(
+            stretch.get(one.name, stretch.get(one.variable, Stretch())) for _, one in channels.named
+        )
     if not isinstance(stretch, Preset | str | os.PathLike):
         return stretch
     preset = stretch if isinstance(stretch, Preset) else load_preset(os.fspath(stretch))

@@ -168,7 +168,8 @@ def _write_arrays(folder: Path) -> None:
     of_surface = axes[:1] + axes[2:]
     variables = {"t2m": (of_surface, numbers[:, 0]), "z": (axes, numbers)}
     variables["front"] = of_surface, (numbers[:, 0] > 290).astype(np.int8)
-    xr.Dataset(variables, {"time": times}).to_zarr(folder / "weather.zarr", zarr_format=2)
+    weather = xr.Dataset(variables, {"time": times, "level": [500, 850]})
+    weather.to_zarr(folder / "weather.zarr", zarr_format=2)
     for wavelength in (171, 193):
         path = str(folder / "sdomlv2.zarr" / "2014" / f"{wavelength}A")
         made = zarr.create_array(path, shape=(6, 90, 80), chunks=(3, 90, 80), dtype="f4")

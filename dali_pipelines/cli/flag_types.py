@@ -120,15 +120,29 @@ def fractions(text: str) -> dict[str, float]:
     return found
 
 
-def positions(text: str) -> dict[str, int]:
-    """Read positions on axes of the command line, as level=3,run=-1."""
-    words = [re.fullmatch(r"\s*([^=]+)=(-?\d+)\s*", word) for word in text.split(",")]
-    found = {word[1].strip(): int(word[2]) for word in words if word}
-    if len(found) < len(words):
+def positions(text: str) -> dict[str, Any]:
+    """Read positions on axes of the command line, as level=3,run=-1, level=0,5 or level=0:9:2."""
+    found: dict[str, list[int | slice]] = {}
+    name = ""
+    try:
+        for word in text.split(","):
+            axis, is_named, position = word.rpartition("=")
+            if is_named:
+                name = axis.strip()
+                if not name or name in found:
+                    raise ValueError
+            bounds = [int(one) if one.strip() else None for one in position.split(":")]
+            at = int(position) if len(bounds) == 1 else slice(*bounds)
+            found.setdefault(name, []).append(at)
+        lists = [ats for ats in found.values() if len(ats) > 1]
+        if "" in found or any(isinstance(at, slice) for ats in lists for at in ats):
+            raise ValueError
+    except (TypeError, ValueError):
         raise argparse.ArgumentTypeError(
-            f"expected names of axes, each once, and positions, as level=3,run=-1, got {text!r}"
-        )
-    return found
+            "expected names of axes, each once, with a position, several or a slice, as "
+            f"level=3,run=-1, level=0,5 or level=0:9, got {text!r}"
+        ) from None
+    return {name: ats[0] if len(ats) == 1 else ats for name, ats in found.items()}
 
 
 def function_of(flag: str, name: str) -> Any:

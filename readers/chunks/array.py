@@ -20,15 +20,14 @@ from readers.chunks.table import ChunkTable, Stored
 NOTE = "chunks"
 """Column of the Index with the arrays of a row, see `packed`."""
 ROW = -1
-"""Stands in `ChunkedArray.select` for the position that is the plane of the row."""
+"""Value of `ChunkedArray.select` for the axis of the rows: the position is the plane of the row."""
 SHARD = "sharding_indexed"
-"""Codec of chunks that consist of smaller ones, with an index, as in Zarr 3: ``chunks``, ``codecs``
-and ``order`` of these, ``checksum`` and ``at_start`` of the index, and ``index_dtype``."""
+"""Id of the codec of shards (Zarr 3). Its settings are ``chunks``, ``codecs`` and ``order`` of the
+chunks in a shard, and ``checksum``, ``at_start`` and ``index_dtype`` of its index."""
 _HEAD = struct.Struct("<BII")
-_VERSION = 2
+_VERSION = 3
 SAME_AXES = slice(0, 5)
-"""Bytes of a note, of its version and a checksum, that are equal in notes whose variables have
-images of the same axes."""
+"""Bytes of a note with its version and a checksum of the axes of its images."""
 
 Packing = Mapping[str, Any]
 """How stored elements become values, see `readers.chunks.values.packing_of`."""
@@ -47,7 +46,7 @@ class ChunkPlaces(Protocol):
         ...
 
     def note(self) -> tuple[dict[str, Any], bytes]:
-        """Return the arguments from which `packed` makes it again: for JSON, and bytes."""
+        """Return fields for JSON, and bytes, from which ``of_note`` makes this object again."""
         ...
 
 
@@ -56,9 +55,9 @@ class Keys:
     """Chunks that are objects of their own, named by their number along each axis, as in Zarr."""
 
     folder: str
-    """Path of the array below that of the row; "" if the row is the array."""
+    """Folder of the array in its store, with a slash; "" if the store is the array."""
     begin: str
-    """Begin of the names: "" in Zarr 2, ``c/`` in Zarr 3."""
+    """Start of the names: "" in Zarr 2, ``c/`` in Zarr 3."""
     separator: str
 
     def find(self, at: tuple[int, ...]) -> Stored:
@@ -101,15 +100,17 @@ class ChunkedArray:
     """A variable that is stored in chunks, and the part of it that rows show."""
 
     name: str
-    """Name of the variable."""
+    """Name of the channel: the variable, followed by the level if several levels are channels."""
+    variable: str
+    """Path of the variable in its file or store; "" if the store is this array."""
     dtype: str
     """Type of the elements as stored, with byte order, such as ``<f4``."""
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     """Shape of a chunk. Those at the end of an axis have the same one."""
     select: tuple[int | None, ...]
-    """What a row shows along each axis: a position, `ROW` for that of its plane, or None for all,
-    which two axes have: rows and columns of the image."""
+    """Position on each axis: a number, `ROW` for the plane of the row, or None for the two axes of
+    the image, its rows and columns."""
     places: ChunkPlaces
     dimensions: tuple[str, ...] = ()
     """Names of the axes; () if they have none."""
@@ -122,8 +123,7 @@ class ChunkedArray:
     packing: Packing | None = None
     """How stored elements become values, see `readers.chunks.values.packing_of`."""
     check: str = ""
-    """Object with its description, relative to the row; it exists if there can be chunks."""
-
+    """Object with the metadata of the array, below the path of the row; "" in HDF5."""
     file_bytes: int = 0
     """Bytes of the file that has the chunks; 0 if they are objects of their own."""
 
@@ -157,7 +157,7 @@ class ChunkedArray:
     @cached_property
     def num_planes(self) -> int | None:
         """Number of positions on the axis of the rows, or None if there is none."""
-        return self.shape[self.select.index(ROW)] if ROW in self.select else None
+        return self.shape[self.row_axis] if ROW in self.select else None
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
@@ -236,17 +236,17 @@ class Piece(NamedTuple):
     box: Box
     """Positions in the chunk."""
     top: int
-    """Its first row and"""
+    """First row in the window."""
     left: int
-    """column in the window."""
+    """First column in the window."""
 
 
 def overlaps(
     first: Sequence[int], last: Sequence[int], chunks: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], Box]]:
-    """Yield the number of each chunk that has positions from `first` to before `last`, and these.
+    """Yield the number of each chunk with positions from `first` to before `last`, and these.
 
-    They are counted from the first position of the chunk.
+    Positions are counted from the first one of the chunk.
     """
     grid = [range(a // n, -(-b // n)) for a, b, n in zip(first, last, chunks, strict=True)]
     for at in itertools.product(*grid):
@@ -288,8 +288,8 @@ def packed(arrays: Sequence[ChunkedArray]) -> bytes:
 
 
 _PLAIN = (
-    *("name", "dtype", "shape", "chunks", "select", "dimensions", "codecs", "order", "packing"),
-    *("check", "file_bytes"),
+    *("name", "variable", "dtype", "shape", "chunks", "select", "dimensions", "codecs", "order"),
+    *("packing", "check", "file_bytes"),
 )
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Keys, Inline, ChunkTable)}
 

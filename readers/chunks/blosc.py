@@ -1,7 +1,6 @@
 """Chunks of Blosc 1: some of their blocks, read by ranges, and joined to a smaller chunk.
 
-Blocks do not depend on each other, so a chunk of some of them is valid, whatever its codec,
-shuffle and split.
+Blocks are independent, so some of them make a valid chunk, with any codec, shuffle and split.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.chunks.fetch import Range, Steps, read_bytes
+from readers.chunks.fetch import Range, Steps, read_bytes, together
 from readers.chunks.table import Stored
 
 _HEADER = struct.Struct("<BBBBiii")
@@ -21,17 +20,17 @@ _VERSION = 2
 SHUFFLE, BITSHUFFLE = 0x01, 0x04
 """Flags of chunks: the bytes, or the bits, of a block are shuffled."""
 _MEMCPYED, _WHOLE_BLOCKS = 0x02, 0x10
-"""Flags of chunks that hold their content as it is, and of those whose blocks are in one piece."""
+"""Flags of chunks: the content is not compressed; blocks are not split by the bytes of elements."""
 _CODECS = {"": 0, "lz4": 1 << 5, "zstd": 4 << 5}
 _CODEC_VERSION = 1
 MOST_ELEMENT_BYTES = 255
-"""Size of the elements that the header can hold."""
+"""Largest size of elements that the header holds."""
 MOST_BLOCK_BYTES = (2**31 - 1 - 4 * MOST_ELEMENT_BYTES) // 3
-"""Size of a block that c-blosc takes."""
+"""Largest block that c-blosc takes."""
 _HEAD_BYTES = 4 << 10
-"""Bytes that are read first; they have the positions of a thousand blocks."""
+"""Bytes of the first read; they hold the positions of a thousand blocks."""
 _FIRST_BYTES = 128 << 10
-"""The same, of remote objects, which take long to answer."""
+"""Bytes of the first read of a remote object, which takes long to answer."""
 
 
 class _Header(NamedTuple):
@@ -50,7 +49,10 @@ class _Header(NamedTuple):
 
     @classmethod
     def of(cls, head: Any, nbytes: int, stored: int | None) -> _Header:
-        """Read it; ValueError unless it is of a chunk of this content, of at most these bytes."""
+        """Read the header of a chunk with `nbytes` of content in at most `stored` bytes.
+
+        ValueError if it says otherwise.
+        """
         if len(head) < _HEADER.size:
             raise ValueError(f"a chunk of Blosc has {len(head)} bytes, fewer than its header")
         found = cls(*_HEADER.unpack_from(head))
@@ -62,7 +64,7 @@ class _Header(NamedTuple):
                 f"{'' if stored is None else f' in {stored}'}"
             )
         is_split = not found.flags & (_MEMCPYED | _WHOLE_BLOCKS)
-        # Where a block is split by the bytes of its elements, c-blosc leaves out those that remain.
+        # c-blosc does not write the bytes of a split block that do not fill an element.
         has_rest = is_split and found.typesize and found.blocksize % found.typesize
         if found.cbytes < _HEADER.size or not 0 < found.blocksize <= nbytes or has_rest:
             raise ValueError(f"a chunk of Blosc is damaged: its header says {found}")
@@ -104,7 +106,7 @@ def as_blosc(
     Parameters
     ----------
     blocks : sequence of contiguous bytes
-        The blocks; one that has the bytes of its content is taken for not compressed.
+        The blocks; one as long as its content is not compressed.
     nbytes : int
         Bytes of the content.
     elementsize : int
@@ -114,7 +116,7 @@ def as_blosc(
     compression : {"", "lz4", "zstd"}
         How blocks are compressed.
     shuffle : int
-        `SHUFFLE` or `BITSHUFFLE`. Elements of one byte have no bytes that are shuffled.
+        `SHUFFLE` or `BITSHUFFLE`. `SHUFFLE` does nothing to elements of one byte.
 
     Raises
     ------
@@ -138,22 +140,22 @@ def as_blosc(
     return b"".join(joined)
 
 
-def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
-    """Read a part of the content of a chunk in steps, from the blocks that it is in.
+def read_content(stored: Stored, spans: Sequence[tuple[int, int]], nbytes: int) -> Steps:
+    """Read parts of the content of a chunk in steps, from the blocks that they are in.
 
     Parameters
     ----------
     stored : Stored
         Where the chunk is.
-    start, stop : int
-        First byte and end of the part.
+    spans : sequence of (int, int)
+        First byte and end of each part.
     nbytes : int
         Bytes of the whole content.
 
     Returns
     -------
-    memoryview or ndarray of bytes, or None
-        None if the object is missing.
+    list of memoryview or ndarray of bytes, or None
+        The parts; None if the object is missing.
 
     Raises
     ------
@@ -167,8 +169,9 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     header = _Header.of(head, nbytes, stored.nbytes)
     least = stored.start + header.cbytes
     if header.flags & _MEMCPYED:
-        begin, end = _HEADER.size + start, _HEADER.size + stop
-        return (yield from read_bytes(stored, begin, end, least=least))
+        size = _HEADER.size
+        parts = [read_bytes(stored, size + a, size + b, least=least) for a, b in spans]
+        return (yield from together(parts))
     num_blocks = -(-nbytes // header.blocksize)
     table_end = _HEADER.size + 4 * num_blocks
     if table_end > header.cbytes:
@@ -178,14 +181,15 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
         if head is None:
             return None
     starts = np.frombuffer(head, "<i4", num_blocks, _HEADER.size)
-    # Blocks are written by threads, so they lie in any order; one ends where another begins.
+    # Blocks are written by threads, so they are in any order; one ends where the next one begins.
     edges = np.append(np.sort(starts), header.cbytes)
     if edges[0] < table_end or edges[-2] >= header.cbytes:
         raise ValueError("a block of a chunk of Blosc is outside it")
-    begin, end = start // header.blocksize, -(-stop // header.blocksize)
-    if begin == num_blocks - 1 and begin > 0:
-        begin -= 1  # a short block is only valid behind a whole one
-    firsts = starts[begin:end]
+    size = header.blocksize
+    numbers = sorted({n for start, stop in spans for n in range(start // size, -(-stop // size))})
+    if numbers == [num_blocks - 1] and num_blocks > 1:
+        numbers.insert(0, num_blocks - 2)  # a short block is only valid after a whole one
+    firsts = starts[numbers]
     lasts = edges[np.searchsorted(edges, firsts, "right")]
     ranges = [
         Range(stored.key, stored.start + int(a), stored.start + int(b), least)
@@ -195,16 +199,17 @@ def read_content(stored: Stored, start: int, stop: int, nbytes: int) -> Steps:
     lengths = lasts - firsts
     if [len(block) for block in blocks] != lengths.tolist():
         raise ValueError(f"a chunk of Blosc ends early, expected {header.cbytes} bytes")
-    content_nbytes = min(end * header.blocksize, nbytes) - begin * header.blocksize
+    last_nbytes = min(size, nbytes - numbers[-1] * size)
+    content_nbytes = (len(numbers) - 1) * size + last_nbytes
     cut_starts = _HEADER.size + 4 * len(blocks) + np.cumsum(lengths) - lengths
     cut_nbytes = _HEADER.size + 4 * len(blocks) + int(lengths.sum())
     cut_header = header._replace(
         nbytes=content_nbytes,
-        blocksize=min(header.blocksize, content_nbytes),
+        blocksize=min(size, content_nbytes),
         cbytes=cut_nbytes,
     )
     begin_of_cut = _HEADER.pack(*cut_header) + cut_starts.astype("<i4").tobytes()
     cut = np.concatenate([np.frombuffer(begin_of_cut, np.uint8), *blocks])
     content = decompressed(cut, content_nbytes)
-    skipped = start - begin * header.blocksize
-    return content[skipped : skipped + stop - start]
+    begins = [numbers.index(start // size) * size + start % size for start, _ in spans]
+    return [content[at : at + b - a] for at, (a, b) in zip(begins, spans, strict=True)]

@@ -1,8 +1,10 @@
-"""Read the part of a chunk that is in a window."""
+"""Read the parts of a chunk that are in a window."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,85 +16,97 @@ from readers.chunks.filters import decoded
 from readers.chunks.table import Stored
 
 _LARGE_PART = 0.7
-"""Share of a chunk above which it is read whole, in one step instead of two; so are"""
+"""Share of a chunk above which it is read whole, in one step instead of two."""
 _SMALL_CHUNK = 128 << 10
-"""chunks of fewer bytes."""
-
+"""Bytes up to which a chunk is always read whole."""
 _MISSING = 2**64 - 1
-"""Stands in the index of a shard for the position and length of a chunk that has no bytes."""
+"""Position and length, in the index of a shard, of a chunk without bytes."""
 _CHECKSUM: tuple[Codec, ...] = ({"id": "crc32c"},)
 _MORE = 4 << 10
 """Bytes by which a compressed chunk may be larger than its elements."""
 
 
-def read_piece(array: ChunkedArray, piece: Piece) -> Steps:
-    """Read a piece in steps; return its elements, shape (height, width), or None for fill values.
+def read_pieces(array: ChunkedArray, stored: Stored | None, pieces: Sequence[Piece]) -> Steps:
+    """Read pieces of one chunk in steps, and what they share once.
+
+    Returns
+    -------
+    list of ndarray, or None
+        Elements of each piece, shape (height, width). None if the chunk holds fill values.
 
     Raises
     ------
     ValueError
         If the chunk is damaged.
     """
-    stored = array.places.find(piece.at)
-    found = None if stored is None else (yield from read_box(array, stored, piece.box))
+    found = yield from read_boxes(array, stored, [piece.box for piece in pieces])
     if found is None:
         return None
-    return found.reshape([found.shape[axis] for axis in array.image_axes])
+    return [one.reshape([one.shape[axis] for axis in array.image_axes]) for one in found]
 
 
-def read_box(array: ChunkedArray, stored: Stored, box: Box) -> Steps:
-    """Read some positions of a chunk in steps; return their elements, or None for fill values."""
-    if array.inner is not None:
-        return (yield from _read_shard(array, array.inner, stored, box))
-    strides = array.strides
-    first = sum(start * step for (start, _), step in zip(box, strides, strict=True))
-    last = sum((stop - 1) * step for (_, stop), step in zip(box, strides, strict=True))
-    elements = yield from _elements(array, stored, first, last + 1)
-    if elements is None:
+def read_boxes(array: ChunkedArray, stored: Stored | None, boxes: Sequence[Box]) -> Steps:
+    """Read some boxes of a chunk in steps; return the elements of each, or None for fill values."""
+    if stored is None:
         return None
-    # What is picked out is among the elements from the first one of the box to its last one.
-    return as_strided(
-        elements,
-        [stop - start for start, stop in box],
-        [step * elements.itemsize for step in strides],
-        writeable=False,
-    )
+    if array.inner is not None:
+        return (yield from _read_shard(array, array.inner, stored, boxes))
+    strides = array.strides
+    spans = []
+    for box in boxes:
+        first = sum(start * step for (start, _), step in zip(box, strides, strict=True))
+        last = sum((stop - 1) * step for (_, stop), step in zip(box, strides, strict=True))
+        spans.append((first, last + 1))
+    found = yield from _elements(array, stored, spans)
+    if found is None:
+        return None
+    # A box is among the elements from its first one to its last one.
+    return [
+        as_strided(
+            elements,
+            [stop - start for start, stop in box],
+            [step * elements.itemsize for step in strides],
+            writeable=False,
+        )
+        for elements, box in zip(found, boxes, strict=True)
+    ]
 
 
-def _read_shard(array: ChunkedArray, inner: ChunkedArray, stored: Stored, box: Box) -> Steps:
-    """Read some positions of a shard, of the chunks in it that have them."""
+def _read_shard(
+    array: ChunkedArray, inner: ChunkedArray, stored: Stored, boxes: Sequence[Box]
+) -> Steps:
+    """Read some boxes of a shard, from the chunks in it that have them."""
     shard = array.codecs[0]
     grid = [one // other for one, other in zip(array.chunks, inner.chunks, strict=True)]
     index = yield from _read_index(shard, stored, math.prod(grid))
     if index is None:
         return None
-    first, last = zip(*box, strict=True)
-    pieces = list(overlaps(first, last, inner.chunks))
+    wanted: dict[tuple[int, ...], list[tuple[int, Box]]] = {}
+    for number, box in enumerate(boxes):
+        first, last = zip(*box, strict=True)
+        for at, part in overlaps(first, last, inner.chunks):
+            wanted.setdefault(at, []).append((number, part))
     readings = []
-    for at, part in pieces:
+    for at, parts in wanted.items():
         offset, nbytes = index[np.ravel_multi_index(at, grid)].tolist()
-        if offset == nbytes == _MISSING:
-            readings.append(_nothing())
-            continue
-        place = Stored(stored.key, stored.start + offset, nbytes)
-        readings.append(read_box(inner, place, part))
-    found = yield from together(readings)
-    elements = np.full([stop - start for start, stop in box], array.fill_value, array.dtype)
-    for (at, part), one in zip(pieces, found, strict=True):
-        where = tuple(
-            slice(number * length + start - begin, number * length + stop - begin)
-            for number, length, (start, stop), begin in zip(
-                at, inner.chunks, part, first, strict=True
+        is_missing = offset == nbytes == _MISSING
+        place = None if is_missing else Stored(stored.key, stored.start + offset, nbytes)
+        readings.append(read_boxes(inner, place, [part for _, part in parts]))
+    read = yield from together(readings)
+    found = [
+        np.full([stop - start for start, stop in box], array.fill_value, array.dtype)
+        for box in boxes
+    ]
+    for (at, parts), contents in zip(wanted.items(), read, strict=True):
+        for (number, part), elements in zip(parts, contents or (), strict=contents is not None):
+            where = tuple(
+                slice(k * length + start - begin, k * length + stop - begin)
+                for k, length, (start, stop), (begin, _) in zip(
+                    at, inner.chunks, part, boxes[number], strict=True
+                )
             )
-        )
-        if one is not None:
-            elements[where] = one
-    return elements
-
-
-def _nothing() -> Steps:
-    return None
-    yield []
+            found[number][where] = elements
+    return found
 
 
 def _read_index(shard: Codec, stored: Stored, count: int) -> Steps:
@@ -113,8 +127,9 @@ def _read_index(shard: Codec, stored: Stored, count: int) -> Steps:
     return np.frombuffer(index, shard["index_dtype"]).reshape(count, 2)
 
 
-def _is_cut(part: int, nbytes: int) -> bool:
-    """Return whether a part of a chunk is read without the rest; both in bytes of elements."""
+def _is_cut(spans: Sequence[tuple[int, int]], nbytes: int) -> bool:
+    """Return whether spans of bytes are read without the rest of the `nbytes` of a chunk."""
+    part = sum(stop - start for start, stop in spans)
     return nbytes > _SMALL_CHUNK and part < _LARGE_PART * nbytes
 
 
@@ -122,25 +137,33 @@ def read_line(array: ChunkedArray, number: int) -> Steps:
     """Read a chunk of an array with one axis; return all its elements."""
     length = min(array.chunks[0], array.shape[0] - number * array.chunks[0])
     stored = array.places.find((number,))
-    found = None if stored is None else (yield from read_box(array, stored, ((0, length),)))
-    return np.full(length, array.fill_value) if found is None else found
+    found = yield from read_boxes(array, stored, [((0, length),)])
+    return np.full(length, array.fill_value) if found is None else found[0]
 
 
-def _elements(array: ChunkedArray, stored: Stored, start: int, stop: int) -> Steps:
-    """Read elements of a chunk, in the order in which they are stored, shape (stop - start,)."""
+def _elements(array: ChunkedArray, stored: Stored, spans: Sequence[tuple[int, int]]) -> Steps:
+    """Read spans of elements of a chunk, as they are stored; return an array of each, or None.
+
+    A span is the number of its first element, and the end.
+    """
     dtype = np.dtype(array.dtype)
     nbytes = array.chunk_elements * dtype.itemsize
-    begin, end = start * dtype.itemsize, stop * dtype.itemsize
+    spans = [(start * dtype.itemsize, stop * dtype.itemsize) for start, stop in spans]
     kinds = [codec["id"] for codec in array.codecs]
+    contents: list[Any] | None
     if not stored.skipped and not kinds:
         if stored.nbytes not in (None, nbytes):
             raise ValueError(f"a chunk has {stored.nbytes} bytes, expected {nbytes}")
-        content = yield from read_bytes(stored, begin, end, least=stored.start + nbytes)
-    elif kinds == ["blosc"] and not stored.skipped and _is_cut(end - begin, nbytes):
-        content = yield from read_content(stored, begin, end, nbytes)
+        least = stored.start + nbytes
+        contents = yield from together([read_bytes(stored, *span, least=least) for span in spans])
+    elif kinds == ["blosc"] and not stored.skipped and _is_cut(spans, nbytes):
+        contents = yield from read_content(stored, spans, nbytes)
     else:
         content = yield from read_bytes(stored, 0, stored.nbytes, expected=nbytes + _MORE)
-        if content is not None:
-            whole = decoded(content, array.codecs, stored.skipped, nbytes)
-            content = np.frombuffer(whole, np.uint8)[begin:end]
-    return None if content is None else np.frombuffer(content, dtype)
+        if content is None:
+            return None
+        whole = np.frombuffer(decoded(content, array.codecs, stored.skipped, nbytes), np.uint8)
+        contents = [whole[start:stop] for start, stop in spans]
+    if contents is None or any(one is None for one in contents):
+        return None
+    return [np.frombuffer(one, dtype) for one in contents]

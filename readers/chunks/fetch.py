@@ -31,24 +31,24 @@ class Range(NamedTuple):
     stop: int | None
     """End; None for the end of the object. Ranges are clipped there."""
     least: int = 0
-    """Bytes that the object has at least; else it is cut off."""
+    """Least length of the object; a shorter one was cut off."""
     expected: int = 1
-    """Bytes to request first of a remote object of unknown length, to which this may belong."""
+    """Bytes of the first request to a remote object whose length is unknown."""
 
 
 Bytes = NDArray[np.uint8]
 Steps = Generator[list[Range], list[Bytes | None], Any]
-"""Yields the ranges that it needs next, and gets their bytes, or None where the object is missing.
-"""
+"""Generator that yields the ranges that it needs next, and returns the result. It is sent their
+bytes, or None if an object is missing."""
 
 
 _VERSIONS: dict[str, tuple[str | None, int]] = {}
-"""ETags and lengths of chunks in remote stores, by URL, with which a cache has their bytes."""
+"""ETag and length of chunks in remote stores, by URL; the cache finds their bytes by these."""
 _MOST_VERSIONS = 1 << 16
 
 
 def chunk_at(places: Places, path: str) -> Place:
-    """Return the object of a chunk, in the version that this process has seen first."""
+    """Return the object of a chunk, in the version that this process met first."""
     etag, nbytes = (None, None) if places.cache is None else _VERSIONS.get(path, (None, None))
     return places.at(path, etag=etag, file_bytes=nbytes)
 
@@ -108,7 +108,7 @@ def run(
     Parameters
     ----------
     reading : Steps
-        What is read.
+        The steps.
     open_place : callable
         Function of a key that returns its place.
     storage : Storage, optional
@@ -164,7 +164,7 @@ def _read_each(wanted: list[Wanted], storage: Storage | None) -> list[list[Bytes
 
 @lru_cache(maxsize=8)
 def _threads_of(storage: Storage) -> DaemonThreads:
-    """Return threads that wait for those of `readers.places.stores.threads_of`."""
+    """Return threads that read a chunk each; they wait for the threads that make its requests."""
     return DaemonThreads(storage.concurrency)
 
 

@@ -47,7 +47,7 @@ def decoded(data: Content, codecs: Sequence[Codec], skipped: int, nbytes: int) -
     codecs : sequence of Codec
         Filters in the order in which they were applied.
     skipped : int
-        Those that were left out: bit n is that of ``codecs[n]``.
+        Filters that the chunk lacks: bit n is set for ``codecs[n]``.
     nbytes : int
         Bytes of all its elements.
 
@@ -177,4 +177,4 @@ _OWN: dict[str, Callable[[Any, int], Content]] = {
     "lz4": _lz4,
     "blosc": _blosc,
 }
-"""Filters of which the length of the result must be known, so that damage cannot ask for more."""
+"""Functions that get the length of the result: a damaged length must not allocate more."""

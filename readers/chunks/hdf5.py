@@ -5,10 +5,10 @@ h5py reads it once, when the Index is made. Pixels never pass through HDF5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,16 +30,26 @@ SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
 _NETCDF3 = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _BITSHUFFLE_COMPRESSION = {0: "", 2: "lz4", 3: "zstd"}
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-"""Begin of the attribute NAME of data sets that only say how long an axis is."""
+"""Start of the attribute NAME of an axis without coordinates."""
 _BESIDE_AXIS = "_nc4_non_coord_"
-"""Begin of the name of a netCDF variable that has the name of an axis, but not its coordinates."""
+"""Start of the name of a netCDF variable that is named like an axis, but is not its coordinate."""
 _NOT_READ = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
 """Names of filters that are not read; for others the file has one."""
 
 
 @contextmanager
-def open_hdf5(path: str, places: Places) -> Iterator[Hdf5File]:
+def open_hdf5(path: str, places: Places, names: Sequence[str] | None = ()) -> Iterator[Hdf5File]:
     """Open a file or object for its structure.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL.
+    places : Places
+        Finds it.
+    names : sequence of str, optional
+        Variables whose descriptions are needed, None for all: of a remote file they are read at the
+        same time, instead of one after the other.
 
     Raises
     ------
@@ -64,7 +74,10 @@ def open_hdf5(path: str, places: Places) -> Iterator[Hdf5File]:
             )
         try:
             if is_url(path):
-                with h5py.File(BlockFile(place), "r") as opened:
+                blocks = BlockFile(place)
+                if names != ():
+                    blocks.look_ahead(partial(_rehearse, blocks, names))
+                with h5py.File(blocks, "r") as opened:
                     yield Hdf5File(opened, place.nbytes)
             else:
                 # Locks fail on some network file systems, and nothing is written.
@@ -74,6 +87,19 @@ def open_hdf5(path: str, places: Places) -> Iterator[Hdf5File]:
             raise ValueError(f"its structure cannot be read as HDF5: {error}") from error
 
 
+def _rehearse(blocks: BlockFile, names: Sequence[str] | None) -> None:
+    """Touch the descriptions of variables in a file, whichever can be read."""
+    import h5py
+
+    with h5py.File(blocks, "r") as opened:
+        file = Hdf5File(opened, 0)
+        for name in list(opened) if names is None else names:
+            with suppress(Exception):  # of any kind: who reads the variable meets it again
+                if (one := file.get(name)) is not None:
+                    _ = one.attributes, one.shape, one.dimensions
+                    one.dataset.id.get_num_chunks()
+
+
 @dataclass(frozen=True)
 class Hdf5File:
     """An open file."""
@@ -81,19 +107,19 @@ class Hdf5File:
     file: h5py.File
     nbytes: int
     array: None = None
-    """There is no variable that is the file, nor"""
+    """None: a file is not an array itself, unlike a store of Zarr."""
     title: str = ""
-    """a name of it."""
+    """Empty, because `array` is None."""
     _lengths: dict[str, int] = field(default_factory=dict, init=False)
     """Lengths of unlimited axes that are known, by the paths of their scales."""
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the file, of which text is str."""
+        """Attributes of the file; text is str."""
         return _attributes(self.file)
 
     def names(self) -> list[str]:
-        """Return the paths of all variables, without those behind links to other files."""
+        """Return the paths of all variables in this file; links to other files are not followed."""
         import h5py
 
         found = list[str]()
@@ -134,7 +160,7 @@ class Hdf5File:
             link = self.file.get(folder, getlink=True)
             if isinstance(link, h5py.ExternalLink):
                 raise ValueError(
-                    f"{name!r} is a link to another file, {link.filename!r}, and is not read: give "
+                    f"{name!r} is a link to another file, {link.filename!r}, and is not read: pass "
                     "that file"
                 )
             found = self.file.get(beside) or self.file.get(folder)
@@ -156,9 +182,9 @@ class Hdf5File:
         return Hdf5Variable(name, dataset, self.nbytes, self._lengths)
 
     def line(self, variable: Hdf5Variable) -> NDArray[Any]:
-        """Return all elements that are stored of a variable with one axis, or none.
+        """Return the stored elements of a variable with at most one axis.
 
-        These are fewer than its shape has if it is shorter than an unlimited axis of netCDF4.
+        They are fewer than its shape says if it is shorter than its unlimited axis of netCDF4.
         """
         values = np.atleast_1d(variable.dataset[()])
         if values.dtype.kind == "O":  # text of any length
@@ -184,7 +210,7 @@ class Hdf5Variable:
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """Its attributes, of which text is str."""
+        """Attributes of the variable; text is str."""
         return _attributes(self.dataset)
 
     @cached_property
@@ -202,8 +228,8 @@ class Hdf5Variable:
     def shape(self) -> tuple[int, ...]:
         """Number of positions on each axis.
 
-        An unlimited axis of netCDF4 is as long as the longest variable along it: another one that
-        was written to an earlier position has fill values after it.
+        An unlimited axis of netCDF4 is as long as the longest variable along it; shorter ones end
+        with fill values.
         """
         found = list(self.dataset.shape or ())
         for axis, scale in enumerate(self.scales):
@@ -259,7 +285,7 @@ class Hdf5Variable:
         if layout == h5py.h5d.VIRTUAL:
             parts = sorted({one.file_name for one in self.dataset.virtual_sources()})
             raise ValueError(
-                f"{self.shown} is a virtual data set, which is not read: give the files that hold "
+                f"{self.shown} is a virtual data set, which is not read: pass the files that hold "
                 f"its parts: {', '.join(parts[:5])}"
             )
         if settings.get_external_count():
@@ -277,6 +303,7 @@ class Hdf5Variable:
             settings.get_fill_value(fill)
         return ChunkedArray(
             name=name,
+            variable=self.name,
             dtype=dtype.str,
             shape=self.shape,
             chunks=tuple(chunks),
@@ -285,7 +312,7 @@ class Hdf5Variable:
             places=places,
             codecs=codecs,
             fill=fill.tobytes() if fill.tobytes().strip(b"\0") else b"",
-            packing=packing_of(dtype, self.attributes, self.shown) if dtype.kind in "iuf" else None,
+            packing=packing_of(dtype, self.attributes, self.shown),
             file_bytes=self.file_bytes,
         )
 
@@ -294,20 +321,44 @@ class Hdf5Variable:
         grid = tuple(-(-length // chunk) for length, chunk in zip(self.shape, chunks, strict=True))
         table = ChunkTable.of_grid(grid)
         if is_chunked:
+            found = list[tuple[tuple[int, ...], Any]]()
 
             def add(chunk: Any) -> None:
                 at = tuple(o // c for o, c in zip(chunk.chunk_offset, chunks, strict=True))
-                if all(number < count for number, count in zip(at, grid, strict=True)):
-                    table.add(at, chunk.byte_offset, chunk.size, chunk.filter_mask)
+                found.append((at, chunk))
 
             self.dataset.id.chunk_iter(add)
+            self._check_positions([at for at, _ in found])
+            for at, chunk in found:
+                if all(number < count for number, count in zip(at, grid, strict=True)):
+                    table.add(at, chunk.byte_offset, chunk.size, chunk.filter_mask)
         elif (start := self.dataset.id.get_offset()) is not None:
             table.add((0,) * len(grid), start, self.dataset.id.get_storage_size(), 0)
         return table
 
+    def _check_positions(self, listed: Sequence[tuple[int, ...]]) -> None:
+        """Raise ValueError if HDF5 lists the chunks at wrong positions, as version 2.0 does.
+
+        With ``libver="latest"`` a single unlimited axis comes first in the index of the chunks,
+        which the list does not undo: all numbers on the axes before it are 0.
+        """
+        maxshape = self.dataset.maxshape
+        if maxshape.count(None) != 1:
+            return
+        unlimited = maxshape.index(None)
+        before = zip(maxshape[:unlimited], self.dataset.chunks, strict=False)
+        if all(most <= chunk for most, chunk in before):
+            return
+        if not any(any(at[:unlimited]) for at in listed) and any(any(at) for at in listed):
+            raise ValueError(
+                f"{self.shown} has an unlimited axis ({unlimited}) that is not the first one, and "
+                "HDF5 lists its chunks at wrong positions: write it again without libver='latest', "
+                "or with all axes fixed"
+            )
+
 
 def for_plane(array: ChunkedArray, plane: int | None) -> ChunkedArray:
-    """Return a variable with the places of those chunks only that a row can need."""
+    """Return a variable with the places of only those chunks that a row can need."""
     if not isinstance(array.places, ChunkTable):
         return array
     blocks = []
@@ -321,20 +372,24 @@ def for_plane(array: ChunkedArray, plane: int | None) -> ChunkedArray:
 
 
 def _is_only_an_axis(item: h5py.Dataset) -> bool:
-    """Say whether a data set of netCDF4 has no values, but says how long an axis is."""
+    """Say whether a data set is an axis of netCDF4 without coordinates."""
     name = item.attrs.get("NAME", b"") if len(item.shape or ()) == 1 else b""
     return isinstance(name, bytes) and name.startswith(_NO_VARIABLE)
 
 
 def _attributes(item: Any) -> dict[str, Any]:
-    """Return attributes, without those that cannot be read."""
+    """Return attributes, except those that are empty or cannot be read."""
+    import h5py
+
     found: dict[str, Any] = {}
     for name in item.attrs:
         try:
             value = item.attrs[name]
         except (OSError, TypeError, ValueError):
             continue
-        if isinstance(value, np.ndarray) and value.dtype.kind in "SO" and value.size == 1:
+        if isinstance(value, h5py.Empty):
+            continue
+        if isinstance(value, np.ndarray) and value.size == 1:  # netCDF4 writes these
             value = value.ravel()[0]
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
@@ -350,6 +405,9 @@ def _is_plain(stored: Any, dtype: np.dtype[Any]) -> bool:
         stored = stored.get_super()
     kind = np.dtype(np.int8) if dtype.kind == "b" else dtype
     plain = h5py.h5t.py_create(np.dtype(kind.str))
+    if kind.itemsize == 1 and isinstance(stored, h5py.h5t.TypeIntegerID):
+        stored = stored.copy()
+        stored.set_order(plain.get_order())  # a single byte has none
     return bool(stored.equal(plain))
 
 

@@ -33,7 +33,7 @@ _LENGTH = struct.Struct(">i")
 _DEFAULT_BLOCK_BYTES = 8192
 _LEAST_BLOCK = 128
 _MULTIPLE = 8
-"""Bits are shuffled among a multiple of so many elements; those left at the end are stored."""
+"""Bits are shuffled in groups of so many elements; the rest is stored as it is."""
 
 
 def lz4(data: Any, nbytes: int, elementsize: int = 1) -> Any:
@@ -55,7 +55,7 @@ def lz4(data: Any, nbytes: int, elementsize: int = 1) -> Any:
     """
     block = min(_checked_head(data, nbytes), nbytes)
     parts, _ = _blocks(memoryview(data), nbytes, block)
-    # Blosc shuffles the bytes of a block, HDF5 those of the chunk.
+    # Blosc shuffles the bytes of each block, HDF5 the bytes of the whole chunk.
     is_whole = block == nbytes
     packed = as_blosc(parts, nbytes, elementsize if is_whole else 1, block, "lz4", shuffle=SHUFFLE)
     content = decompressed(packed, nbytes)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.buffers import buffer
 from readers.chunks.array import NOTE, SHARD, ChunkedArray, Piece, unpacked
-from readers.chunks.chunk import read_piece
+from readers.chunks.chunk import read_pieces
 from readers.chunks.fetch import chunk_at, run, together
 from readers.chunks.filters import MODULES
+from readers.chunks.table import Stored
 from readers.chunks.values import put_values, viewed, viewed_dtype
 from readers.chunks.zarr import check_unchanged
 from readers.contract import Peek, Row, Sample, SampleSpec
@@ -32,13 +33,13 @@ _DTYPES = (
 )
 
 _COMPARED: set[tuple[str, str, bytes]] = set()
-"""Arrays whose metadata this process has compared with what was noted: path, name, note."""
+"""Variables whose metadata this process has compared with the Index: path, variable, note."""
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MOST_COMPARED = 1 << 12
 _HELD_BYTES = 64 << 20
-"""Bytes of decoded chunks that are held at the same time; what needs more is read in groups."""
+"""Bytes of decoded chunks that are held at the same time; more chunks are read in groups."""
 _WITH_GAPS: set[tuple[str, str]] = set()
-"""Arrays of which this process has logged that a chunk is missing: path, name."""
+"""Variables for which this process has logged a missing chunk: path, variable."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,14 +48,14 @@ logger = logging.getLogger(__name__)
 class ChunkedReader:
     """Reader of variables that are stored in chunks; each becomes a channel of the image.
 
-    Rows are those of an Index that notes where the chunks are, see `Index.from_zarr` and
+    The Index must note where the chunks are, see `Index.from_zarr` and
     `Index.scan_arrays`.
 
     Parameters
     ----------
     variables : tuple of str, optional
-        Names of the variables, in the order of the channels. None for all that the Index notes of a
-        row, where rows, or parts of a sample, have variables of other names.
+        Names of the variables, in the order of the channels. None for all variables of a row, whose
+        names may differ from row to row.
     dtype : str
         ``float32`` for values, with ``scale_factor`` and ``add_offset`` applied, and NaN for
         ``_FillValue`` and ``missing_value``; else the type in which all of them are stored, for
@@ -65,8 +66,8 @@ class ChunkedReader:
     Raises
     ------
     ValueError
-        If no variable is named or one is twice, if neither variables nor their number are given,
-        or both, or if dtype is not a type of numbers.
+        If variables are not names, or not each once; if not exactly one of `variables` and
+        `num_variables` is set; or if dtype is not a type of numbers.
     """
 
     variables: tuple[str, ...] | None
@@ -74,7 +75,7 @@ class ChunkedReader:
     num_variables: int | None = None
 
     regions: ClassVar[bool] = True
-    """It reads the pixels of `Window.within`."""
+    """True: only the pixels of `Window.within` are read."""
     notes: ClassVar[tuple[str, ...]] = (NOTE,)
     """Column of the Index that describes the arrays."""
 
@@ -104,7 +105,7 @@ class ChunkedReader:
         return (SampleSpec(name="image", dtype=self.dtype, ndim=3, layout="CHW"),)
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the chunks of the window, or what it needs of them."""
+        """Read the chunks of the window, or only the parts that it needs."""
         try:
             arrays, size = self._arrays(row)
             box = Box(0, 0, *size)
@@ -120,7 +121,7 @@ class ChunkedReader:
         return Sample({"image": image}, input_bytes, size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Return the size that the Index has noted."""
+        """Return the size, which the Index notes."""
         try:
             _, size = self._arrays(row)
             needed = window and window.within(*size)
@@ -160,12 +161,14 @@ class ChunkedReader:
 
 
 def noted_arrays(row: Row, names: Sequence[str] | None) -> list[ChunkedArray]:
-    """Return variables of a row by name, None for all, after a check that they are unchanged.
+    """Return variables of a row, by default all; each process checks once that they are unchanged.
 
     Raises
     ------
-    OSError, ValueError
-        If the Index notes none, or not one of these, or if they are not what it notes.
+    OSError
+        If a file or the metadata of a variable cannot be read.
+    ValueError
+        If the Index does not note these variables, or if they were changed.
     """
     note = row.notes.get(NOTE)
     if not note:
@@ -182,7 +185,7 @@ def noted_arrays(row: Row, names: Sequence[str] | None) -> list[ChunkedArray]:
     arrays = [noted[name] for name in names]
     for array in arrays:
         if (array.check or array.file_bytes) and (
-            key := (row.path, array.name, note)
+            key := (row.path, array.variable, note)
         ) not in _COMPARED:
             if array.file_bytes:
                 _check_file(row, array.file_bytes)
@@ -218,40 +221,55 @@ def read_box(row: Row, arrays: Sequence[ChunkedArray], box: Box, out: NDArray[An
     Exception
         If a chunk cannot be read: libraries of filters have errors of their own.
     """
-    pieces = (
-        (array, piece, channel)
-        for array, channel in zip(arrays, out, strict=True)
-        for piece in array.pieces(row.plane, *box)
-    )
+    wanted: dict[tuple[str, Stored | None], list[Part]] = {}
+    for array, channel in zip(arrays, out, strict=True):
+        for piece in array.pieces(row.plane, *box):
+            chunk = (array.variable, array.places.find(piece.at))
+            wanted.setdefault(chunk, []).append(Part(array, piece, channel))
     input_bytes = 0
-    for group in _groups(pieces):
-        readings = [read_piece(array, piece) for array, piece, _ in group]
+    for group in _groups(wanted):
+        readings = [
+            read_pieces(parts[0].array, stored, [part.piece for part in parts])
+            for stored, parts in group
+        ]
         found, nbytes = run(together(readings), *_places(row))
         input_bytes += nbytes
-        for (array, piece, channel), elements in zip(group, found, strict=True):
-            if elements is None:
-                _check_there(row, array)
-            _put(array, piece, elements, channel)
+        for (_, parts), pieces in zip(group, found, strict=True):
+            if pieces is None:
+                _check_there(row, parts[0].array)
+            for number, (array, piece, channel) in enumerate(parts):
+                _put(array, piece, None if pieces is None else pieces[number], channel)
     return input_bytes
 
 
-Part = tuple[ChunkedArray, Piece, NDArray[Any]]
-"""A piece of a variable, and the channel that gets it."""
+class Part(NamedTuple):
+    """A piece of a variable, and the channel that gets it."""
+
+    array: ChunkedArray
+    piece: Piece
+    channel: NDArray[Any]
 
 
-def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Yield the parts in groups that are read at the same time: all, unless they are large."""
-    group: list[Part] = []
+Chunk = tuple[Stored | None, list[Part]]
+"""A chunk, and the parts of it to read, such as several levels."""
+
+
+def _groups(wanted: Mapping[tuple[str, Stored | None], list[Part]]) -> Iterator[list[Chunk]]:
+    """Yield the chunks in groups that are read at the same time: all, unless they are large."""
+    group: list[Chunk] = []
     held = 0
-    for array, piece, channel in parts:
+    for (_, stored), parts in wanted.items():
+        array = parts[0].array
         is_cut = all(codec["id"] in ("blosc", SHARD) for codec in array.codecs)
-        lengths = (stop - start for start, stop in piece.box)
-        elements = math.prod(lengths) if is_cut else array.chunk_elements
+        elements = array.chunk_elements
+        if is_cut:
+            boxes = (part.piece.box for part in parts)
+            elements = sum(math.prod(stop - start for start, stop in box) for box in boxes)
         nbytes = elements * np.dtype(array.dtype).itemsize
         if group and held + nbytes > _HELD_BYTES:
             yield group
             group, held = [], 0
-        group.append((array, piece, channel))
+        group.append((stored, parts))
         held += nbytes
     yield group
 
@@ -318,9 +336,9 @@ def read_variable(
 
 
 def _check_file(row: Row, nbytes: int) -> None:
-    """Raise ValueError if a file is another one than when it was indexed.
+    """Raise ValueError if a local file has another length than when it was indexed, or is not HDF5.
 
-    Remote objects have versions, which their requests check.
+    Requests of remote objects check their version.
     """
     if is_url(row.path):
         return
@@ -330,7 +348,7 @@ def _check_file(row: Row, nbytes: int) -> None:
                 f"the file has {place.nbytes} bytes, it had {nbytes} when it was indexed: index it "
                 "again"
             )
-        starts = [0, *(512 << n for n in range(20) if 512 << n < nbytes)]  # behind a user block
+        starts = [0, *(512 << n for n in range(20) if 512 << n < nbytes)]  # after a user block
         if not any(place.read(start, start + len(_SIGNATURE)) == _SIGNATURE for start in starts):
             raise ValueError("the file is not HDF5 any more: index it again")
 
@@ -345,7 +363,7 @@ def _check_stored(array: ChunkedArray, dtype: np.dtype[Any]) -> None:
 
 
 def _places(row: Row) -> tuple[Callable[[str], Place], Any]:
-    """Return a function that finds the objects of a row, and how they are requested if remote."""
+    """Return a function that opens the objects of a row, and its Storage, None for local files."""
 
     def open_place(key: str) -> Place:
         return chunk_at(row.places, joined(row.path, key)) if key else row.place
@@ -354,20 +372,20 @@ def _places(row: Row) -> tuple[Callable[[str], Place], Any]:
 
 
 def joined(path: str, key: str) -> str:
-    """Return the path of an object below that of a row."""
+    """Return the path of an object below the path of a row."""
     return f"{path.rstrip('/')}/{key}"
 
 
 def _check_there(row: Row, array: ChunkedArray) -> None:
-    """Raise FileNotFoundError if an array is not there, so that its chunks are all missing.
+    """Raise FileNotFoundError if the whole array is missing, not only one of its chunks.
 
-    The first one that is missing is logged.
+    The first missing chunk is logged.
     """
     if not array.check:
         return
     with row.places.at(joined(row.path, array.check)) as place:
         place.read(0, 1)
-    if (key := (row.path, array.name)) not in _WITH_GAPS:
+    if (key := (row.path, array.variable)) not in _WITH_GAPS:
         _WITH_GAPS.add(key)
         logger.warning(
             "%s: a chunk of %r has no object, and is read as the fill value %s; there may be more. "

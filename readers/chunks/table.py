@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MISSING = -1
-"""First byte of chunks that have none."""
+"""First byte of chunks without bytes."""
 
 
 class Stored(NamedTuple):
@@ -21,9 +21,9 @@ class Stored(NamedTuple):
     """Object below the path of the row; "" for the row's own file."""
     start: int = 0
     nbytes: int | None = None
-    """Bytes from `start` on; None for all."""
+    """Bytes from `start` on; None for the whole object."""
     skipped: int = 0
-    """Filters that were left out in this chunk: bit n is that of ``codecs[n]``."""
+    """Filters that this chunk lacks: bit n is set for ``codecs[n]``."""
     content: bytes | None = None
     """The bytes themselves, if they are in the Index."""
 
@@ -98,7 +98,7 @@ class ChunkTable:
         """Return what `note` describes."""
         planes = np.frombuffer(zlib.decompress(content), np.uint8).reshape(8, -1)
         gaps, nbytes, skipped = planes.T.copy().view("<i8").reshape(3, *fields["shape"])
-        # Each chunk begins after the gap behind the end of the one before.
+        # A chunk starts after the previous chunk and a gap.
         moved = gaps.ravel() + np.append(0, nbytes.ravel()[:-1])
         starts = np.cumsum(moved).reshape(fields["shape"])
         return cls(tuple(fields["origin"]), starts, nbytes, skipped.astype(np.uint32))

@@ -26,7 +26,7 @@ def check_dtype(owner: str, dtype: np.dtype[Any]) -> None:
 def packing_of(
     dtype: np.dtype[Any], attributes: Mapping[str, Any], owner: str = "a variable"
 ) -> Packing | None:
-    """Return how stored elements of a variable become values, for JSON; None if they are these.
+    """Return how stored elements become values, for JSON; None if they are the values.
 
     Parameters
     ----------
@@ -44,16 +44,22 @@ def packing_of(
         If one of them is not a number.
     """
     scale, offset = (_number(attributes, name, owner) for name in ("scale_factor", "add_offset"))
-    fills = [
+    given = [
         value
         for name in ("_FillValue", "missing_value")
         for value in np.ravel(attributes.get(name, [])).tolist()
-        if value == value  # NaN in place of NaN changes nothing
     ]
+    fills = [value for value in given if value == value]  # NaN in place of NaN changes nothing
+    # xarray keeps the type of floats whose only fill value is NaN.
+    is_kept = dtype.kind == "f" and bool(given) and not fills
+    calculated = dtype.name if is_kept else _float_dtype(dtype, scale, offset)
     if not all(isinstance(value, int | float) for value in fills):
         raise ValueError(f"{owner}: _FillValue and missing_value must be numbers, got {fills}")
+    if dtype.kind == "f":  # a number beyond this type is not its infinity
+        most = float(np.finfo(dtype).max)
+        fills = [value for value in fills if abs(value) <= most or math.isinf(value)]
     view = {("i", "true"): "u", ("u", "false"): "i"}.get(
-        (dtype.kind, str(attributes.get("_Unsigned", "")).lower()), ""
+        (dtype.kind, str(attributes.get("_Unsigned", ""))), ""
     )
     if view:
         whole = 1 << 8 * dtype.itemsize
@@ -62,12 +68,19 @@ def packing_of(
     if scale is None and offset is None and not fills and not view:
         return None
     return {
-        "scale": None if scale is None else float(scale),
-        "offset": None if offset is None else float(offset),
+        "scale": _rounded(scale, calculated),
+        "offset": _rounded(offset, calculated),
         "fills": sorted(set(fills)),
         "view": view,
-        "dtype": _float_dtype(dtype, scale, offset),
+        "dtype": calculated,
     }
+
+
+def _rounded(number: Any, dtype: str) -> float | None:
+    """Return a number as NumPy calculates with it: numbers of Python are rounded to the type."""
+    if number is None:
+        return None
+    return float(number if isinstance(number, np.number) else np.dtype(dtype).type(number))
 
 
 def _number(attributes: Mapping[str, Any], name: str, owner: str) -> Any:
@@ -75,7 +88,7 @@ def _number(attributes: Mapping[str, Any], name: str, owner: str) -> Any:
     if (given := attributes.get(name)) is None:
         return None
     if isinstance(given, np.ndarray | list | tuple) and np.size(given) == 1:
-        given = np.ravel(given)[0]
+        given = np.asarray(given).item()
     if not isinstance(given, int | float | np.number) or not math.isfinite(given):
         raise ValueError(f"{owner}: {name} must be a number, got {given!r}")
     return given
@@ -89,7 +102,7 @@ def _float_dtype(dtype: np.dtype[Any], scale: Any, offset: Any) -> str:
         is_int32 = dtype.kind in "iu" and dtype.itemsize == 4
         return "float32" if is_float32 and not is_int32 else "float64"
     if types:
-        return "float32" if types == [np.float32] else "float64"
+        return types[0].name if types[0] in (np.float16, np.float32) else "float64"
     is_short = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
     return "float32" if is_short else "float64"
 
@@ -106,11 +119,16 @@ def scaled(stored: NDArray[Any], packing: Packing) -> NDArray[Any]:
     values: NDArray[Any] = stored.astype(packing["dtype"])
     for fill in packing["fills"]:
         values[stored == fill] = np.nan
-    if packing["scale"] is not None:
-        values *= packing["scale"]
-    if packing["offset"] is not None:
-        values += packing["offset"]
+    if (scale := packing["scale"]) is not None:
+        values *= _exact(scale, values.dtype)
+    if (offset := packing["offset"]) is not None:
+        values += _exact(offset, values.dtype)
     return values
+
+
+def _exact(number: float, dtype: np.dtype[Any]) -> float:
+    """Return a number that NumPy does not round to a type of floats, unless it is one of these."""
+    return number if float(dtype.type(number)) == number else np.float64(number)
 
 
 def viewed(stored: NDArray[Any], packing: Packing | None) -> NDArray[Any]:

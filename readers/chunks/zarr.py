@@ -15,7 +15,7 @@ from readers.chunks.array import ROW, SHARD, ChunkedArray, Codec, Keys, beside_o
 from readers.chunks.chunk import read_line
 from readers.chunks.fetch import run, together
 from readers.chunks.filters import check_codecs
-from readers.chunks.values import packing_of
+from readers.chunks.values import KINDS, packing_of
 from readers.places.contract import Place
 from readers.places.opener import Places
 from readers.places.urls import is_url
@@ -26,6 +26,8 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 """Attribute of arrays of Zarr 2 with the names of their axes, as xarray writes it."""
 _LIMITS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 _OF_NUMCODECS = "numcodecs."
+_TYPES = ("dtype", "astype", "encode_dtype", "decode_dtype")
+"""Settings of filters that are types of elements."""
 
 
 class NoZarrError(FileNotFoundError):
@@ -41,6 +43,7 @@ class ZarrArray:
     metadata: Mapping[str, Any]
     """Content of ``.zarray`` or ``zarr.json``."""
     attributes: Mapping[str, Any]
+    """Attributes of the array."""
 
     def __post_init__(self) -> None:
         shape = self.metadata.get("shape")
@@ -91,7 +94,7 @@ class ZarrArray:
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             kind = type(error).__name__
             raise ValueError(
-                f"the metadata of {self.shown} are not those of Zarr ({kind}: {error})"
+                f"the metadata of {self.shown} are not valid in Zarr ({kind}: {error})"
             ) from error
 
     @property
@@ -111,14 +114,15 @@ class ZarrArray:
         check_codecs(self.shown, codecs)
         fill = _fill(self.shown, found.get("fill_value"), dtype)
         attributes = dict(self.attributes)
-        attributes.pop("_FillValue", None)
-        if self.dimensions and found.get("fill_value") is not None:
-            attributes["_FillValue"] = fill.item()  # as xarray reads it
+        # As xarray reads it, but for bools, which would be NaN in place of False.
+        if self.dimensions and found.get("fill_value") is not None and dtype.kind != "b":
+            attributes["_FillValue"] = fill.item()
         ndim, separator = len(self.shape), found.get("dimension_separator", ".")
         if (order := found.get("order", "C")) not in ("C", "F") or separator not in (".", "/"):
             raise ValueError(f"{self.shown} has order {order!r} and separator {separator!r}")
         return ChunkedArray(
             name=name,
+            variable=self.name,
             dtype=dtype.str,
             shape=self.shape,
             chunks=self._chunks(found["chunks"]),
@@ -128,7 +132,7 @@ class ZarrArray:
             codecs=tuple(codecs),
             order=tuple(range(ndim))[::-1] if order == "F" else (),
             fill=_bytes(fill, dtype),
-            packing=packing_of(dtype, attributes, self.shown) if dtype.kind in "iuf" else None,
+            packing=packing_of(dtype, attributes, self.shown) if dtype.kind in KINDS else None,
             check=self.check,
         )
 
@@ -149,6 +153,8 @@ class ZarrArray:
             )
         is_default = keys["name"] == "default"
         separator = (keys.get("configuration") or {}).get("separator", "/" if is_default else ".")
+        if separator not in (".", "/"):
+            raise ValueError(f"{self.shown} has the separator {separator!r} of chunks")
         begin = f"c{separator}" if is_default else ""
         dtype = _v3_dtype(self.shown, found["data_type"])
         fill = _fill(self.shown, found.get("fill_value"), dtype)
@@ -156,6 +162,7 @@ class ZarrArray:
         decoding = _Decoding.of(self.shown, found["codecs"], dtype, chunks)
         return ChunkedArray(
             name=name,
+            variable=self.name,
             dtype=decoding.dtype.str,
             shape=self.shape,
             chunks=chunks,
@@ -165,7 +172,7 @@ class ZarrArray:
             codecs=decoding.codecs,
             order=decoding.order,
             fill=_bytes(fill, decoding.dtype),
-            packing=packing_of(dtype, self.attributes, self.shown) if dtype.kind in "iuf" else None,
+            packing=packing_of(dtype, self.attributes, self.shown) if dtype.kind in KINDS else None,
             check=self.check,
         )
 
@@ -194,10 +201,7 @@ class _Decoding:
     def of(
         cls, owner: str, given: Sequence[Any], dtype: np.dtype[Any], chunks: Sequence[int]
     ) -> _Decoding:
-        """Return it for the codecs of metadata, of chunks of this shape.
-
-        ValueError if one of them is not known.
-        """
+        """Read the codecs of chunks of this shape; ValueError if one is not known."""
         codecs: list[Codec] = []
         order: tuple[int, ...] = ()
         stored: np.dtype[Any] | None = None  # as bytes
@@ -225,6 +229,9 @@ class _Decoding:
                 check_codecs(owner, [{"id": name}])
                 if name in ("delta", "fixedscaleoffset", "quantize"):
                     settings.setdefault("dtype", dtype.str)
+                types = [settings.get(key) for key in _TYPES]
+                if any(one is not None and np.dtype(one).str[0] == ">" for one in types):
+                    raise ValueError(f"{owner} has filters of big-endian elements: not read")
                 codecs.append({"id": name, **settings})
         if stored is None:
             raise ValueError(f"{owner} has no codec 'bytes' that is read")
@@ -261,7 +268,7 @@ def _sharding(
 
 
 def _v2_dtype(owner: str, given: Any, filters: Any) -> np.dtype[Any]:
-    """Return the type of the elements; ValueError if they are objects or records."""
+    """Return the type of the elements; ValueError if these are objects or records."""
     ids = [one.get("id") for one in filters or ()]
     if not isinstance(given, str) or given.startswith("|O"):
         kind = f"objects ({', '.join(map(str, ids))})" if given == "|O" else "records"
@@ -284,7 +291,7 @@ def _v3_dtype(owner: str, given: Any) -> np.dtype[Any]:
 
 
 def _fill(owner: str, given: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the fill value as an element; ValueError if it is none of this type."""
+    """Return the fill value as an element; ValueError if it is not of this type."""
     native = dtype.newbyteorder("=")
     if given is None or dtype.kind in "SU":
         return np.zeros((), native)[()]
@@ -318,10 +325,17 @@ def _bytes(fill: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _attributes_of_v3(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    attributes = dict(metadata.get("attributes") or {})
+    attributes = dict(_object_of("attributes", metadata.get("attributes")))
     if isinstance(fill := attributes.get("_FillValue"), str):
         attributes["_FillValue"] = _decoded_fill(fill)
     return attributes
+
+
+def _object_of(name: str, found: Any) -> dict[str, Any]:
+    """Return a part of metadata that is an object of JSON, or missing; else ValueError."""
+    if not isinstance(found, dict | None):
+        raise ValueError(f"{name} of the metadata must be an object of JSON, got {found!r}")
+    return found or {}
 
 
 def _decoded_fill(text: str) -> float | str:
@@ -351,11 +365,11 @@ class ZarrStore:
     Raises
     ------
     NoZarrError
-        If there is neither.
+        If there is neither a group nor an array.
     OSError
         If it cannot be read.
     ValueError
-        If its metadata are none.
+        If its metadata are not JSON.
     """
 
     root: str
@@ -372,11 +386,15 @@ class ZarrStore:
             self.attributes = _attributes_of_v3(found)
             if found.get("node_type") == "array":
                 self.array = ZarrArray("", found, self.attributes)
-            elif (below := (found.get("consolidated_metadata") or {}).get("metadata")) is not None:
-                self._consolidated = {f"{name}/{_V3}": one for name, one in below.items()}
+            elif copies := _object_of("consolidated_metadata", found.get("consolidated_metadata")):
+                below = _object_of("consolidated_metadata", copies.get("metadata"))
+                self._consolidated = {
+                    f"{name}/{_V3}": _object_of(name, one) for name, one in below.items()
+                }
             return
         if (found := self._json(_CONSOLIDATED)) is not None:
-            self._consolidated = found.get("metadata") or {}
+            below = _object_of("metadata", found.get("metadata"))
+            self._consolidated = {name: _object_of(name, one) for name, one in below.items()}
             self.attributes = self._consolidated.get(_V2_ATTRIBUTES) or {}
             return
         array = self._json(_V2)
@@ -486,7 +504,7 @@ def check_unchanged(places: Places, root: str, noted: ChunkedArray) -> None:
 
 
 def difference_of(places: Places, root: str, noted: ChunkedArray) -> str:
-    """Return how an array differs from a description, or ""; more rows are no difference.
+    """Return how an array differs from its description in the Index; "" if only rows were added.
 
     FileNotFoundError if it is missing.
     """
@@ -503,7 +521,7 @@ def difference_of(places: Places, root: str, noted: ChunkedArray) -> str:
 
 
 def _not_found(store: ZarrStore) -> str:
-    """Return why there is no Zarr, in words."""
+    """Return why no Zarr was found."""
     begin = f"expected {_V3}, {_V2_GROUP} or {_V2}, there is none"
     if not is_url(store.root):
         if not os.path.exists(store.root):
@@ -512,7 +530,7 @@ def _not_found(store: ZarrStore) -> str:
             return f"expected the folder of a Zarr array or group, got a file: {store.root!r}"
     if store._json("attributes.json") is not None:
         begin = "this is N5, which is not read: write it again as Zarr"
-    icechunk = any(store._json(key) for key in ("refs/branch.main/ref.json",))
+    icechunk = store._json("refs/branch.main/ref.json") is not None
     if icechunk or (not is_url(store.root) and os.path.isdir(f"{store.root}/snapshots")):
         begin = "this is a repository of icechunk, which is not read: copy a snapshot to Zarr"
     return f"{begin}: {store.root!r}"

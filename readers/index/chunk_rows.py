@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +22,9 @@ from readers.messages import did_you_mean
 from readers.values import is_integer
 
 logger = logging.getLogger(__name__)
+
+Positions = int | slice | Sequence[int] | NDArray[Any]
+"""Position on an axis, or several, as of `isel`."""
 
 
 class Variable(Protocol):
@@ -91,11 +96,11 @@ def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:
     if dim is not None and (not isinstance(dim, str) or not dim):
         raise ValueError(f"dim must be the name of an axis, or None, got {dim!r}")
     if isel is not None and (
-        not isinstance(isel, Mapping) or not all(map(is_integer, isel.values())) or dim in isel
+        not isinstance(isel, Mapping) or not all(map(_is_selection, isel.values())) or dim in isel
     ):
         raise ValueError(
-            f"isel must map names of axes, except dim, to positions, such as {{'level': 3}}, got "
-            f"{isel!r}"
+            "isel must map names of axes, except dim, to a position, or to several as a list or "
+            f"slice, such as {{'level': 3}} or {{'level': [0, 3]}}, got {isel!r}"
         )
     if columns is not None and (
         not isinstance(columns, Mapping)
@@ -108,8 +113,19 @@ def check_arguments(variables: Any, dim: Any, isel: Any, columns: Any) -> None:
         )
 
 
+def _is_selection(value: Any) -> bool:
+    if is_integer(value):
+        return True
+    if isinstance(value, slice):
+        bounds = (value.start, value.stop, value.step)
+        return value.step != 0 and all(one is None or is_integer(one) for one in bounds)
+    is_line = isinstance(value, np.ndarray) and value.ndim == 1
+    is_line |= isinstance(value, Sequence) and not isinstance(value, str)
+    return is_line and len(value) > 0 and all(map(is_integer, value))
+
+
 def chosen(
-    store: Store[V], variables: Sequence[str] | None, dim: str | None, isel: Mapping[str, int]
+    store: Store[V], variables: Sequence[str] | None, dim: str | None, isel: Mapping[str, Positions]
 ) -> dict[str, V]:
     """Return the arrays to read, by name."""
     if store.array is not None:
@@ -129,19 +145,20 @@ def chosen(
                 f"there is no variable {missing[0]!r}: {did_you_mean(missing[0], known)}{has}"
             )
         return {name: one for name, one in found.items() if one is not None}
-    arrays = {name: store.get(name) for name in store.names()}
-    fitting = {}
+    arrays = {name: one for name in store.names() if (one := store.get(name)) is not None}
+    _check_axes(arrays, isel)
+    fitting: dict[str, V] = {}
     for name, one in arrays.items():
         try:
-            if one is not None and select_axes(one, dim, isel):
+            if all(_selections(one, dim, isel)):
                 fitting[name] = one
         except ValueError:
             continue
+    if not fitting and arrays and isel:  # say why the largest array does not fit
+        list(_selections(max(arrays.values(), key=lambda one: len(one.shape)), dim, isel))
     if not fitting:
         shown = ", ".join(
-            f"{name} ({', '.join(dimension_names(one, dim))})"
-            for name, one in arrays.items()
-            if one
+            f"{name} ({', '.join(dimension_names(one, dim))})" for name, one in arrays.items()
         )
         beside = "" if dim is None else f" beside {dim!r}"
         raise ValueError(
@@ -152,8 +169,87 @@ def chosen(
     return fitting
 
 
+def _channels(
+    store: Store[V],
+    variables: Mapping[str, V],
+    dim: str | None,
+    isel: Mapping[str, Positions],
+    *,
+    may_be_constant: bool,
+) -> list[ChunkedArray]:
+    """Return a channel for each variable, or for each of its positions if `isel` has several.
+
+    Such a channel is called after the coordinate of its position, as ``z_500``, or after the number
+    of the position, if the axis has no coordinates or some are equal or missing.
+
+    Raises
+    ------
+    ValueError
+        If a variable cannot be read, if it does not have these axes and positions, or if two
+        channels have one name.
+    """
+    found: dict[str, ChunkedArray] = {}
+    for name, variable in variables.items():
+        array: ChunkedArray | None = None
+        labels: dict[str, list[str]] = {}
+        for several, select in _selections(variable, dim, isel, may_be_constant=may_be_constant):
+            labels = labels or {axis: _labels(store, variable, axis, dim) for axis in several}
+            channel = "_".join([name, *(labels[axis][at] for axis, at in several.items())])
+            if channel in found:
+                raise ValueError(f"two channels are called {channel!r}: make an Index of each")
+            array = array or variable.chunked(channel, select)
+            found[channel] = replace(array, name=channel, select=select)
+    return list(found.values())
+
+
+def _selections(
+    array: Variable,
+    dim: str | None,
+    isel: Mapping[str, Positions],
+    *,
+    may_be_constant: bool = False,
+) -> Iterator[tuple[dict[str, int], tuple[int | None, ...]]]:
+    """Yield what rows show, and where on the axes for which `isel` has several positions."""
+    lengths = dict(zip(dimension_names(array, dim), array.shape, strict=True))
+    several = {
+        axis: _positions(array.shown, axis, lengths[axis], given)
+        for axis, given in isel.items()
+        if axis in lengths and not is_integer(given)
+    }
+    for chosen in itertools.product(*several.values()):
+        at = dict(zip(several, chosen, strict=True))
+        select = select_axes(array, dim, {**isel, **at}, may_be_constant=may_be_constant)
+        yield at, select
+
+
+def _positions(shown: str, axis: str, length: int, given: Any) -> list[int]:
+    """Return several positions on an axis, counted from its begin.
+
+    ValueError if there are none, or one twice; `select_axes` refuses those outside.
+    """
+    found = list(range(length)[given] if isinstance(given, slice) else map(int, given))
+    found = [at + length if -length <= at < 0 else at for at in found]
+    if not found:
+        raise ValueError(f"isel: {given} has no position on {axis!r} of {shown} ({length})")
+    if twice := [at for at in found if found.count(at) > 1]:
+        raise ValueError(f"isel: position {twice[0]} on {axis!r} is there twice, in {given}")
+    return found
+
+
+def _labels(store: Store[V], variable: V, axis: str, dim: str | None) -> list[str]:
+    """Return the name of each position on an axis."""
+    length = variable.shape[dimension_names(variable, dim).index(axis)]
+    numbers = list(map(str, range(length)))
+    one = None if store.array is not None else store.coordinate(variable, axis)
+    if one is None or one.shape != (length,):
+        return numbers
+    column = column_of(store, axis, one)
+    found = [str(value).removesuffix(".0") for value in column.to_numpy(zero_copy_only=False)]
+    return numbers if column.null_count or len(set(found)) < length else found
+
+
 def select_axes(
-    array: Variable, dim: str | None, isel: Mapping[str, int], *, may_be_constant: bool = False
+    array: Variable, dim: str | None, isel: Mapping[str, Any], *, may_be_constant: bool = False
 ) -> tuple[int | None, ...]:
     """Return the selection on each axis, see `ChunkedArray.select`.
 
@@ -188,6 +284,8 @@ def select_axes(
         others = [name for name in names if name != dim and name not in isel][:-2]
         how = f": choose a position on {' and '.join(others)}" if others else ""
         how += f", by isel={{{others[0]!r}: 0}} (--isel {others[0]}=0)" if others else ""
+        if found.count(None) < 2 and isel:
+            how = ": isel takes positions on other axes; crop= takes parts of images"
         raise ValueError(f"{has}; expected two{beside} for the rows and columns of images{how}")
     if math.prod(array.shape) == 0:
         raise ValueError(f"{has}: it holds no values")
@@ -203,23 +301,20 @@ def dimension_names(array: Variable, dim: str | None) -> tuple[str, ...]:
 
 
 def chunked_arrays(
+    store: Store[V],
     found: Mapping[str, V],
     variables: Sequence[str] | None,
     dim: str | None,
-    isel: Mapping[str, int],
+    isel: Mapping[str, Positions],
 ) -> list[ChunkedArray]:
-    """Check the axes of arrays, and return the arrays with their selections."""
+    """Check the axes of arrays, and return the channels that they are."""
     _check_axes(found, isel)
-    may_be_constant = variables is not None
-    arrays = [
-        one.chunked(name, select_axes(one, dim, isel, may_be_constant=may_be_constant))
-        for name, one in found.items()
-    ]
+    arrays = _channels(store, found, dim, isel, may_be_constant=variables is not None)
     check_orientation(arrays)
     return arrays
 
 
-def _check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, int]) -> None:
+def _check_axes(arrays: Mapping[str, Variable], isel: Mapping[str, Positions]) -> None:
     """Raise ValueError for a name of `isel` that no array has."""
     known = {name for array in arrays.values() for name in dimension_names(array, None)}
     if unknown := [name for name in isel if name not in known]:

@@ -12,6 +12,7 @@ from readers.chunks.hdf5 import Hdf5File, Hdf5Variable, for_plane, open_hdf5
 from readers.errors import reason_of
 from readers.index.arrow import pa
 from readers.index.chunk_rows import (
+    Positions,
     check_lengths,
     chosen,
     chunked_arrays,
@@ -31,7 +32,7 @@ def hdf5_table(
     files: pa.Table,
     variables: Sequence[str] | None,
     dim: str | None,
-    isel: Mapping[str, int] | None,
+    isel: Mapping[str, Positions] | None,
     columns: Mapping[str, str] | None,
     places: Places,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
@@ -56,7 +57,7 @@ def file_tables(
     files: pa.Table,
     variables: Sequence[str] | None,
     dim: str | None,
-    isel: Mapping[str, int] | None,
+    isel: Mapping[str, Positions] | None,
     columns: Mapping[str, str] | None,
     places: Places,
 ) -> Iterator[pa.Table | OSError | ValueError]:
@@ -71,9 +72,10 @@ def file_tables(
     ValueError
         If a column has the name of a column of `files`.
     """
+    needed = variables and [*variables, *(columns or {}).values(), *([dim] if dim else [])]
     for number, path in enumerate(files["path"].to_pylist()):
         try:
-            with open_hdf5(path, places) as file:
+            with open_hdf5(path, places, needed) as file:
                 found = _table_of(file, variables, dim, isel or {}, columns)
         except (OSError, ValueError) as error:
             if is_of_store(error):
@@ -91,7 +93,7 @@ def _table_of(
     file: Hdf5File,
     variables: Sequence[str] | None,
     dim: str | None,
-    isel: Mapping[str, int],
+    isel: Mapping[str, Positions],
     columns: Mapping[str, str] | None,
 ) -> pa.Table:
     """Return the rows of a file."""
@@ -102,7 +104,7 @@ def _table_of(
             raise
         shown = ", ".join(f"{name} to {path}" for name, path in links.items())
         raise ValueError(f"{error}; links to other files are not followed: {shown}") from error
-    arrays = chunked_arrays(found, variables, dim, isel)
+    arrays = chunked_arrays(file, found, variables, dim, isel)
     num_rows = check_lengths(arrays, dim)
     table: dict[str, Any] = {}
     if dim is not None:
@@ -116,7 +118,7 @@ def _table_of(
 
 
 def _notes(arrays: Sequence[ChunkedArray], num_planes: int | None) -> list[bytes]:
-    """Return the note of each row, which describes the chunks of the row."""
+    """Return the note of each row, with the chunks that it can need."""
     if num_planes is None:
         return [packed([for_plane(one, None) for one in arrays])]
     notes: list[bytes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,19 +12,31 @@ from readers.index.arrow import pa, pc
 from readers.index.schema import is_binary
 from readers.messages import printable
 
+logger = logging.getLogger(__name__)
+
+_SAME = {"latitude": "lat", "y": "lat", "longitude": "lon", "x": "lon"}
+"""Names of axes that mean the same as another one."""
+
 
 def check_orientation(arrays: Sequence[ChunkedArray]) -> None:
     """Raise ValueError if two variables have the same axes in another order."""
-    _check((one, "") for one in arrays)
+    _checked((one, "") for one in arrays)
 
 
 def check_image_axes(table: pa.Table) -> None:
     """Raise ValueError if variables of different rows have the same axes in another order.
 
     Otherwise square images would be transposed without an error. Other differences between names of
-    axes, such as ``lat`` and ``latitude``, are allowed.
+    axes are logged.
     """
-    _check(_different(table))
+    found = list(_checked(_different(table)).items())
+    if len(found) > 1:
+        (names, first), (others, second), *_ = found
+        logger.warning(
+            "%s has the axes %s, and %s has %s: their images are joined pixel by pixel, so make "
+            "sure that they have the same grid",
+            *(first, ", ".join(names), second, ", ".join(others)),
+        )
 
 
 def _different(table: pa.Table) -> Iterable[tuple[ChunkedArray, str]]:
@@ -41,17 +54,23 @@ def _different(table: pa.Table) -> Iterable[tuple[ChunkedArray, str]]:
                 yield from ((one, table[path][row].as_py()) for one in unpacked(note).values())
 
 
-def _check(arrays: Iterable[tuple[ChunkedArray, str]]) -> None:
-    seen: dict[tuple[str, str], str] = {}
+def _checked(arrays: Iterable[tuple[ChunkedArray, str]]) -> dict[tuple[str, str], str]:
+    """Return the first variable, for messages, with each pair of names of axes.
+
+    ValueError if the rows of one are the columns of another.
+    """
+    found: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
     for array, path in arrays:
-        if (found := array.image_dimensions) is None:
+        if (names := array.image_dimensions) is None:
             continue
-        y, x = found
-        shown = f"{array.name!r}" + f" of {printable(path)}" * bool(path)
-        if y != x and (x, y) in seen:
+        y, x = (_SAME.get(name.lower(), name) for name in names)
+        shown = found.setdefault(names, repr(array.name) + f" of {printable(path)}" * bool(path))
+        if y != x and (other := seen.get((x, y))) is not None:
             raise ValueError(
-                f"{shown} has the axes {y}, {x}, and {seen[x, y]} has {x}, {y}: images must have "
-                "their axes in the same order: make an Index of each, or transpose one with xarray "
-                "and save it"
+                f"{shown} has the axes {', '.join(names)}, and {found[other]} has "
+                f"{', '.join(other)}: images must have their axes in the same order: make an Index "
+                "of each, or transpose one with xarray and save it"
             )
-        seen.setdefault((y, x), shown)
+        seen.setdefault((y, x), names)
+    return found

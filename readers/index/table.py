@@ -276,7 +276,7 @@ class Index:
         *,
         variables: Sequence[str] | None = None,
         dim: str | None = "time",
-        isel: Mapping[str, int] | None = None,
+        isel: Mapping[str, int | slice | Sequence[int] | NDArray[Any]] | None = None,
         columns: Mapping[str, str] | None = None,
         storage: Storage | None = None,
     ) -> Self:
@@ -294,9 +294,11 @@ class Index:
         dim : str, optional
             Name of the axis of the rows. If the axes of an array have no names, it is the first
             axis. With None each root is one row.
-        isel : mapping of str to int, optional
+        isel : mapping of str to int, slice or sequence of int, optional
             Positions on other axes, such as ``{"level": 3}``, negative from the end. Two axes must
-            remain: the rows and columns of the images.
+            remain: the rows and columns of the images. Several positions, such as
+            ``{"level": [0, 3]}``, become channels, with names such as ``z_500``: the coordinate of
+            the position, or its number if there is none.
         columns : mapping of str to str, optional
             Name of a one-dimensional array or a list attribute for each new column. The attribute
             may be of the first variable or the group. By default the array with the name of the
@@ -338,7 +340,7 @@ class Index:
         *,
         variables: Sequence[str] | None = None,
         dim: str | None = None,
-        isel: Mapping[str, int] | None = None,
+        isel: Mapping[str, int | slice | Sequence[int] | NDArray[Any]] | None = None,
         columns: Mapping[str, str] | None = None,
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
@@ -358,10 +360,11 @@ class Index:
             axes beside `dim` and the axes of `isel`.
         dim : str, optional
             Name of an axis with a row for each position. By default each file is one row.
-        isel : mapping of str to int, optional
+        isel : mapping of str to int, slice or sequence of int, optional
             Positions on other axes, such as ``{"level": 3}``, negative from the end. Two axes must
-            remain: the rows and columns of the images. Axes without names are ``dim_0``, ``dim_1``
-            and so on; `dim`, with any name, is then the first axis.
+            remain: the rows and columns of the images. Several positions, such as
+            ``{"level": [0, 3]}``, become channels, see `from_zarr`. Axes without names are
+            ``dim_0``, ``dim_1`` and so on; `dim`, with any name, is then the first axis.
         columns : mapping of str to str, optional
             Name of a variable or attribute for each new column: one-dimensional with `dim`,
             otherwise a single value. By default the coordinates of `dim`. Numbers since a date, and

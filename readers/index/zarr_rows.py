@@ -17,6 +17,7 @@ from readers.chunks.values import check_dtype
 from readers.chunks.zarr import ZarrStore, difference_of
 from readers.index.arrow import pa
 from readers.index.chunk_rows import (
+    Positions,
     check_arguments,
     check_lengths,
     chosen,
@@ -40,7 +41,7 @@ def zarr_table(
     root: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     variables: Sequence[str] | None,
     dim: str | None,
-    isel: Mapping[str, int] | None,
+    isel: Mapping[str, Positions] | None,
     columns: Mapping[str, str] | None,
     places: Places,
 ) -> pa.Table:
@@ -60,7 +61,7 @@ def _table_of(
     root: str,
     variables: Sequence[str] | None,
     dim: str | None,
-    isel: Mapping[str, int],
+    isel: Mapping[str, Positions],
     columns: Mapping[str, str] | None,
     places: Places,
 ) -> pa.Table:
@@ -69,12 +70,12 @@ def _table_of(
         arrays = chosen(store, variables, dim, isel)
         for name, array in arrays.items():
             check_dtype(array.shown, np.dtype(array.chunked(name, ()).dtype))
-        chunked = chunked_arrays(arrays, variables, dim, isel)
+        chunked = chunked_arrays(store, arrays, variables, dim, isel)
         if store.is_consolidated:
             _check_consolidated(store, chunked)
         if not is_url(root):
-            for one in chunked:
-                _count_missing(root, one)
+            for variable in arrays.values():
+                _count_missing(root, [one for one in chunked if one.variable == variable.name])
         num_rows = check_lengths(chunked, dim)
         table: dict[str, Any] = {
             "path": pa.repeat(pa.scalar(root, pa.large_string()), num_rows),
@@ -93,7 +94,7 @@ def _table_of(
 
 def _check_consolidated(store: ZarrStore, arrays: Sequence[ChunkedArray]) -> None:
     """Raise ValueError if the consolidated metadata differ from the metadata of the arrays."""
-    for one in arrays:
+    for one in {one.variable: one for one in arrays}.values():
         if difference := difference_of(store.places, store.root, one):
             raise ValueError(
                 f"the consolidated metadata of {one.name!r} are out of date ({difference}): "
@@ -101,14 +102,16 @@ def _check_consolidated(store: ZarrStore, arrays: Sequence[ChunkedArray]) -> Non
             )
 
 
-def _count_missing(root: str, array: ChunkedArray) -> None:
-    """Log the number of required chunks without a file."""
-    grid = [
-        range(selected // chunk, selected // chunk + 1)
-        if selected is not None and selected != ROW
-        else range(-(-length // chunk))
-        for selected, length, chunk in zip(array.select, array.shape, array.chunks, strict=True)
-    ]
+def _count_missing(root: str, levels: Sequence[ChunkedArray]) -> None:
+    """Log how many chunks that rows need have no file, of the levels of one variable."""
+    array = levels[0]
+    grid: list[Sequence[int]] = []
+    for axis, (length, chunk) in enumerate(zip(array.shape, array.chunks, strict=True)):
+        positions = {one.select[axis] for one in levels}
+        if positions <= {None, ROW}:
+            grid.append(range(-(-length // chunk)))
+        else:
+            grid.append(sorted({one // chunk for one in positions if one is not None}))
     count = math.prod(map(len, grid))
     step = -(-count // _LOOKED_FOR)
     looked, missing = 0, 0
@@ -120,5 +123,5 @@ def _count_missing(root: str, array: ChunkedArray) -> None:
         logger.warning(
             "%s: %d of %d examined chunks of %r have no file, and are read as the fill value %s; "
             "if the store was only copied in part, copy it again",
-            *(printable(root), missing, looked, array.name, array.fill_value),
+            *(printable(root), missing, looked, array.variable or array.name, array.fill_value),
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from readers.places.contract import Place
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _BUFFER = 8 << 10
 """Smallest read, in bytes. astropy parses headers in blocks of 2880 bytes, and rereads them."""
+_MOST_REHEARSALS = 16
+"""Calls of a function by `BlockFile.look_ahead`; the rest is read when it is needed."""
 _BEFORE, _AFTER = 2, 5
 """Number of blocks that `BlockFile` reads before and after the requested ones."""
 
@@ -80,6 +82,7 @@ class BlockFile(_Raw):
         super().__init__(place, 0, b"", 1)
         self._nbytes = nbytes
         self._blocks: dict[int, memoryview] = {}
+        self._wanted: dict[int, None] | None = None
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill a buffer; fewer bytes only at the end of the place."""
@@ -87,14 +90,11 @@ class BlockFile(_Raw):
         stop = min(self._at + len(view), self._place.nbytes)
         numbers = range(self._at // self._nbytes, -(-stop // self._nbytes))
         missing = [number for number in numbers if number not in self._blocks]
+        if missing and self._wanted is not None:
+            self._wanted.update(dict.fromkeys(missing))
+            raise OSError("these blocks are read after the rehearsal")
         if missing:
-            last = min(missing[-1] + _AFTER, (self._place.nbytes - 1) // self._nbytes)
-            around = range(max(0, missing[0] - _BEFORE), last + 1)
-            missing = [number for number in around if number not in self._blocks]
-        for number in missing:
-            left = self._place.nbytes - number * self._nbytes
-            self._blocks[number] = memoryview(bytearray(min(self._nbytes, left)))
-        self._place.read_many([(n * self._nbytes, self._blocks[n]) for n in missing])
+            self._read(self._around(missing[0], missing[-1]))
         filled = 0
         for number in numbers:
             part = self._blocks[number][self._at + filled - number * self._nbytes :]
@@ -103,6 +103,36 @@ class BlockFile(_Raw):
             filled += len(part)
         self._at += filled
         return filled
+
+    def look_ahead(self, rehearsal: Callable[[], object]) -> None:
+        """Read what a function needs, with few requests one after the other.
+
+        The function is called several times. A read of blocks that are not there raises OSError;
+        the function goes on with what does not depend on it. Then all of these are read at once.
+        """
+        for _ in range(_MOST_REHEARSALS):
+            self._wanted = dict[int, None]()
+            self.seek(0)
+            with suppress(Exception):  # of any kind: the caller meets it again
+                rehearsal()
+            wanted, self._wanted = self._wanted, None
+            if not wanted:
+                break
+            self._read(dict.fromkeys(one for n in wanted for one in self._around(n, n)))
+        self.seek(0)
+
+    def _around(self, first: int, last: int) -> range:
+        """Return the blocks to read if these are missing."""
+        end = min(last + _AFTER, (self._place.nbytes - 1) // self._nbytes)
+        return range(max(0, first - _BEFORE), end + 1)
+
+    def _read(self, numbers: Iterable[int]) -> None:
+        """Read those blocks that are not there yet, at the same time."""
+        missing = [number for number in numbers if number not in self._blocks]
+        for number in missing:
+            left = self._place.nbytes - number * self._nbytes
+            self._blocks[number] = memoryview(bytearray(min(self._nbytes, left)))
+        self._place.read_many([(n * self._nbytes, self._blocks[n]) for n in missing])
 
 
 @contextmanager

@@ -164,9 +164,10 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         "netCDF4 file is a row)",
         metavar="NAME",
     )
-    isel: dict[str, int] | None = option(
+    isel: dict[str, Any] | None = option(
         None,
-        "--variables: positions along further axes, such as level=3",
+        "--variables: positions along further axes, such as level=3; several, as level=0,5 or "
+        "level=0:9, are channels",
         type=positions,
         metavar="NAME=N,...",
     )

@@ -57,7 +57,7 @@ def _of_store(store: Any, array: ChunkedArray) -> pa.Array | None:
 
     assert array.image_dimensions is not None
     name = array.image_dimensions[0]
-    variable = store.array is None and store.get(array.name)
+    variable = store.array is None and store.get(array.variable)
     coordinate = store.coordinate(variable, name) if variable else None
     if coordinate is None or len(coordinate.shape) != 1:
         return None

@@ -124,9 +124,7 @@ def _read(truth: Truth, row: Row, window: Area | None) -> None:
     # As stored, in 64 bits, and in 32.
     if 20 * math.prod(size) * len(arrays) > psutil.virtual_memory().available:
         raise MemoryError(f"{len(arrays)} variables of {size} do not fit into memory")
-    values, decoders = zip(
-        *(_values(row, name, one, window) for name, one in arrays.items()), strict=True
-    )
+    values, decoders = zip(*(_values(row, one, window) for one in arrays.values()), strict=True)
     truth.decoder = ",".join(dict.fromkeys(decoders))
     truth.dtype = ",".join(dict.fromkeys(one.dtype.name for one in values))
     with np.errstate(over="ignore"):
@@ -141,9 +139,7 @@ def _codec(array: ChunkedArray) -> str:
     return "+".join(one["id"] for one in array.codecs if one["id"] != SHARD) or "plain"
 
 
-def _values(
-    row: Row, name: str, array: ChunkedArray, window: Area | None
-) -> tuple[NDArray[Any], str]:
+def _values(row: Row, array: ChunkedArray, window: Area | None) -> tuple[NDArray[Any], str]:
     """Return the values of a variable in the window, and the name of the library."""
     parts = iter((slice(None), slice(None)) if window is None else window.slices())
     where = tuple(
@@ -153,17 +149,17 @@ def _values(
     with suppress(ImportError):  # the filters of h5py
         import hdf5plugin  # noqa: F401
     try:
-        return _by_xarray(row, name, bool(array.file_bytes), where), "xarray"
+        return _by_xarray(row, array, where), "xarray"
     except Exception as error:  # of any kind
         try:
-            return _by_its_library(row, name, array, where)
+            return _by_its_library(row, array, where)
         except Exception:
             raise error from None
 
 
-def _by_xarray(row: Row, name: str, is_hdf5: bool, where: tuple[Any, ...]) -> NDArray[np.generic]:
-    group, _, variable = name.rpartition("/")
-    found = _dataset(row.path, group, is_hdf5, row.places)[variable]
+def _by_xarray(row: Row, array: ChunkedArray, where: tuple[Any, ...]) -> NDArray[np.generic]:
+    group, _, variable = array.variable.rpartition("/")
+    found = _dataset(row.path, group, bool(array.file_bytes), row.places)[variable]
     return found.isel(dict(zip(found.dims, where, strict=True))).values
 
 
@@ -204,7 +200,7 @@ def _store(path: str, places: Any) -> tuple[Any, str]:
 
 
 def _by_its_library(
-    row: Row, name: str, array: ChunkedArray, where: tuple[Any, ...]
+    row: Row, array: ChunkedArray, where: tuple[Any, ...]
 ) -> tuple[NDArray[np.generic], str]:
     """Return values that h5py or zarr-python reads and xarray decodes."""
     import xarray as xr
@@ -213,7 +209,8 @@ def _by_its_library(
         import h5py
 
         with h5py.File(_file(row.path, row.places), "r") as file:
-            stored, attributes = file[name][where], dict(file[name].attrs)
+            found = file[array.variable]
+            stored, attributes = found[where], dict(found.attrs)
         library = "h5py"
     else:
         import zarr

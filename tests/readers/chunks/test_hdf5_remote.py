@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import h5py
 import netCDF4
@@ -18,6 +19,7 @@ from readers import Index, Window
 from readers.chunks.reader import ChunkedReader
 from readers.places.cache.disk import LEAST, DiskCache
 from readers.places.opener import Places
+from readers.places.remote import RemotePlace
 
 NUMBERS = count()
 NAMES = (
@@ -96,6 +98,35 @@ def test_a_second_epoch_makes_no_request(
             images.append(reader.read(row, WINDOW)["image"].copy())
             assert bool(requests) is (epoch == 0)
     np.testing.assert_array_equal(images[0], images[1])
+
+
+def test_variables_do_not_wait_for_each_other(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The requests for the variables of a file are made at the same time."""
+    calls: list[int] = []
+    read_many = RemotePlace.read_many
+
+    def counted(self: RemotePlace, pieces: Any) -> None:
+        calls.append(len(pieces))
+        read_many(self, pieces)
+
+    monkeypatch.setattr(RemotePlace, "read_many", counted)
+    with netCDF4.Dataset(tmp_path / "b.nc", "w") as file:  # with tables of several levels
+        file.createDimension("y", EDGE), file.createDimension("x", EDGE)
+        for variable in NAMES:
+            one = file.createVariable(variable, "f4", ("y", "x"), zlib=True, chunksizes=(20, 20))
+            one[:] = np.random.default_rng(0).normal(size=(EDGE, EDGE))
+    with Web() as web:
+        for path in (tmp_path / "a.nc", tmp_path / "b.nc"):
+            url = web.put(path.name, path.read_bytes())
+            local = Index.scan_arrays(path)
+            for names in (NAMES, None):
+                calls.clear()
+                index = Index.scan_arrays(url, variables=names)
+                assert sum(count > 0 for count in calls) < len(NAMES)
+                if names is None:
+                    assert index["chunks"].to_pylist() == local["chunks"].to_pylist()
 
 
 @pytest.mark.parametrize("shift", range(0, 16 << 10, 1 << 12))

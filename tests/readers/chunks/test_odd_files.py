@@ -155,6 +155,19 @@ def _floats_beyond_those_of_32_bits(file: Any) -> None:
     variable(file, numbers(dtype="f8") * 1e300)
 
 
+def _bytes_that_are_big_endian(file: Any) -> None:
+    axes(file)
+    one = file.createVariable("a", "i1", ("time", "y", "x"), endian="big", zlib=True)
+    one[...] = numbers(dtype="i1")
+
+
+def _a_missing_value_beyond_32_bits(file: Any) -> None:
+    axes(file)
+    values = numbers()
+    values[:, :2] = -np.inf
+    variable(file, values, attributes={"missing_value": np.float64(-1.7e308)})
+
+
 def _packed_times(file: Any) -> None:
     axes(file)
     variable(file, numbers())
@@ -195,6 +208,8 @@ WRITTEN: list[Write] = [
     _rounded,
     _large_integers,
     _floats_beyond_those_of_32_bits,
+    _bytes_that_are_big_endian,
+    _a_missing_value_beyond_32_bits,
     _packed_times,
     _packed_coordinates,
     _times_with_a_zone,
@@ -292,6 +307,15 @@ def test_the_fill_value_may_have_another_type(tmp_path: Path) -> None:
     np.testing.assert_array_equal(image, np.array([[np.nan, np.nan, 3]], np.float32))
 
 
+def test_attributes_without_a_value(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        one = file.create_dataset("a", data=np.array([[1, 2]], "f4"))
+        for name in ("missing_value", "scale_factor", "_Unsigned"):
+            one.attrs[name] = h5py.Empty("f4")
+    row = Index.scan_arrays(tmp_path / "a.nc").columns(notes=["chunks"]).row(0)
+    np.testing.assert_array_equal(ChunkedReader(("a",)).read(row, None)["image"], [[[1, 2]]])
+
+
 def test_a_filter_twice(tmp_path: Path) -> None:
     array = numbers((5, 6))
     settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -305,6 +329,26 @@ def test_a_filter_twice(tmp_path: Path) -> None:
         one.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
     row = Index.scan_arrays(tmp_path / "a.h5").columns(notes=["chunks"]).row(0)
     np.testing.assert_array_equal(ChunkedReader(("a",)).read(row, None)["image"][0], array)
+
+
+@pytest.mark.parametrize("unlimited", [(0,), (1,), (2,), (0, 2), (1, 2), ()], ids=str)
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_unlimited_axes(tmp_path: Path, unlimited: tuple[int, ...], libver: Any) -> None:
+    """Each has another index of chunks in HDF5, which lists those of one at wrong positions."""
+    numbers_of_all = numbers((7, 33, 40))
+    most = tuple(None if axis in unlimited else n for axis, n in enumerate(numbers_of_all.shape))
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        one = file.create_dataset("a", (7, 33, 40), "f4", maxshape=most, chunks=(3, 8, 7))
+        one[:, 9:30] = numbers_of_all[:, 9:30]  # not all chunks are written
+        truth = one[...]
+    if libver == "latest" and unlimited in ((1,), (2,)):
+        with pytest.raises(ValueError, match=r"'a' .*wrong positions.*libver"):
+            Index.scan_arrays(tmp_path / "a.h5", dim="time")
+        return
+    index = Index.scan_arrays(tmp_path / "a.h5", dim="time")
+    columns = index.columns(notes=["chunks"])
+    found = [ChunkedReader(("a",)).read(columns.row(n), None)["image"][0] for n in range(7)]
+    np.testing.assert_array_equal(np.stack(found), truth)
 
 
 def test_an_array_that_was_made_smaller_and_larger(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ V2: list[tuple[Edit, str]] = [
     (setting(fill_value="nothing"), "fill value 'nothing', which is not float32"),
     (setting(zarr_format=4), "not have metadata of Zarr 2 or 3"),
     (setting(dtype=None), "expected numbers"),
-    (setting(compressor=7), "not those of Zarr"),
+    (setting(compressor=7), "not valid in Zarr"),
     (setting(dtype="<f16"), "float128"),
 ]
 V3: list[tuple[Edit, str]] = [
@@ -73,9 +74,19 @@ V3: list[tuple[Edit, str]] = [
     (setting(codecs=[]), "no codec 'bytes'"),
     (setting(codecs=["bytes", {"name": "zfp", "configuration": {}}]), "filter 'zfp'"),
     (setting(codecs=[{"name": "transpose", "configuration": {"order": [0, 0, 1]}}]), "transpose"),
-    (setting(codecs=None), "not those of Zarr"),
+    (setting(codecs=None), "not valid in Zarr"),
     (setting(shape=[5, 31, 0]), "no values"),
     (setting(dimension_names=["time", "x", "x"]), "expected axes with different names"),
+    (setting(attributes=[1]), r"attributes .*object of JSON, got \[1\]"),
+    (setting(consolidated_metadata=[1], node_type="group"), r"consolidated_metadata .*\[1\]"),
+    (
+        setting(chunk_key_encoding={"name": "default", "configuration": {"separator": "-"}}),
+        "separator '-'",
+    ),
+    (
+        setting(codecs=[{"name": "numcodecs.delta", "configuration": {"dtype": ">f4"}}, "bytes"]),
+        "big-endian",
+    ),
     (setting(dimension_names=["t", "y", "x"]), "axes t .5., y .31., x .23., expected 'time'"),
 ]
 
@@ -406,6 +417,44 @@ def test_files_and_stores_in_another_order(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=words.format("zarr")):
         Index.from_zarr(roots)
     assert len(Index.from_zarr([roots[0], roots[0]])) == 6
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_turned"),
+    [
+        (("lat", "lon"), ("latitude", "longitude"), False),
+        (("latitude", "longitude"), ("y", "x"), False),
+        (("lat", "lon"), ("south_north", "west_east"), False),
+        (("lat", "lon"), ("longitude", "latitude"), True),
+        (("Latitude", "Longitude"), ("x", "y"), True),
+    ],
+)
+def test_other_names_of_axes(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    first: tuple[str, str],
+    second: tuple[str, str],
+    is_turned: bool,
+) -> None:
+    """Names that mean the same are known; others that differ are told."""
+    roots = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    for root, names in zip(roots, (first, second), strict=True):
+        data = xr.Dataset({"a": (("time", *names), frames((3, 8, 8)))})
+        data.to_zarr(root, consolidated=False)
+    words = f"{second[0]}, {second[1]}, and 'a' of .*a.zarr has {first[0]}, {first[1]}"
+    made = list(map(Index.from_zarr, roots))
+    for join in (partial(Index.concat, made), partial(Index.from_zarr, roots)):
+        caplog.clear()
+        if is_turned:
+            with pytest.raises(ValueError, match=words):
+                join()
+            continue
+        assert len(join()) == 6
+        (record,) = caplog.records
+        assert all(name in record.getMessage() for name in (*first, *second))
+    caplog.clear()
+    assert len(Index.concat([made[0], made[0]])) == 6
+    assert not caplog.records
 
 
 def test_an_index_of_another_order_is_not_joined(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_attributes_of_any_type_are_read_as_by_xarray(data: st.DataObject) -> No
     """Those of HDF5 have the types of NumPy, which decide in which type xarray calculates."""
     draw = data.draw
     dtype = np.dtype(draw(st.sampled_from([one for one in DTYPES if one != "|b1"])))
-    types = st.sampled_from((np.float32, np.float64, float))
+    types = st.sampled_from((np.float16, np.float32, np.float64, float))
     attributes: dict[str, Any] = {}
     for name, number in (("scale_factor", 0.01), ("add_offset", 273.15)):
         if draw(st.booleans()):
@@ -242,12 +242,14 @@ def test_attributes_of_any_type_are_read_as_by_xarray(data: st.DataObject) -> No
                 attributes[name] = np.array([attributes[name]])
     for name in ("_FillValue", "missing_value"):
         if draw(st.booleans()):
-            attributes[name] = dtype.type(draw(st.sampled_from((0, 1, 3, 100))))
+            numbers = (0, 1, 3, 100, *([np.nan] * 4 if dtype.kind == "f" else ()))
+            attributes[name] = dtype.type(draw(st.sampled_from(numbers)))
     if dtype.kind == "i" and draw(st.booleans()):
         attributes["_Unsigned"] = "true"
         if "_FillValue" in attributes and draw(st.booleans()):
             attributes["_FillValue"] = dtype.type(-1)
-    check_values(np.arange(-3, 117).astype(dtype).reshape(8, 15), attributes)
+    stored = np.arange(-3, 117).astype(dtype).reshape(8, 15)
+    check_values(stored / dtype.type(7) if dtype.kind == "f" else stored, attributes)
 
 
 F4 = np.float32
@@ -261,6 +263,10 @@ EXACT: list[tuple[str, dict[str, Any]]] = [
     ("<i2", {"_FillValue": np.int16(-1), "_Unsigned": "true", "scale_factor": F4(0.5)}),
     ("<i2", {"scale_factor": 0.01}),
     ("<f4", {"missing_value": np.array([1, 2], "f4")}),
+    ("<f4", {"_FillValue": F4("nan"), "scale_factor": 0.01, "add_offset": 273.15}),
+    ("<f4", {"_FillValue": F4("nan"), "scale_factor": np.float64(0.01)}),
+    ("<f2", {"missing_value": np.float16("nan"), "add_offset": np.float64(0.01)}),
+    ("<f2", {"scale_factor": np.float16(0.01)}),
 ]
 
 
@@ -277,3 +283,23 @@ def check_values(stored: NDArray[Any], attributes: dict[str, Any]) -> None:
         warnings.simplefilter("ignore")
         truth = xr.decode_cf(coded)["v"].values.astype(np.float32)
     np.testing.assert_array_equal(out, truth, strict=True)
+
+
+def test_fill_values_of_zarr_2(tmp_path: Path) -> None:
+    """The attribute counts if the array has no fill value; False of bools is a value."""
+    group = zarr.create_group(str(tmp_path / "a.zarr"), zarr_format=2)
+    axes = {"_ARRAY_DIMENSIONS": ["time", "y", "x"]}
+    stored = np.arange(12, dtype="i2").reshape(2, 2, 3)
+    for name, values, fill, attributes in (
+        ("numbers", stored, None, {"_FillValue": 5}),
+        ("bools", stored % 2 == 0, False, {}),
+    ):
+        array = group.create_array(
+            name, data=values, chunks=(1, 2, 3), fill_value=fill, attributes={**axes, **attributes}
+        )
+        assert array.fill_value == fill
+    row = Index.from_zarr(tmp_path / "a.zarr").columns(notes=["chunks"]).row(1)
+    image = ChunkedReader(("bools", "numbers")).read(row, None)["image"]
+    np.testing.assert_array_equal(image[0], (stored[1] % 2 == 0).astype("f4"), strict=True)
+    truth = xr.open_zarr(tmp_path / "a.zarr", consolidated=False)["numbers"].values[1]
+    np.testing.assert_array_equal(image[1], truth.astype("f4"), strict=True)
