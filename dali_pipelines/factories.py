@@ -547,9 +547,9 @@ def video_pipeline(
     Parameters
     ----------
     index : Index
-        Each row is a video, see `Index.scan_videos`, of which a clip is drawn, or in mode ``eval``
-        the one in the middle; or with a column ``frame`` the clip from that frame on, see
-        `Index.each_clip`.
+        Each row is a video, or with columns ``start`` and ``duration``, in seconds, a part of one,
+        see `Index.scan_videos`, of which a clip is drawn, or in mode ``eval`` the one in the
+        middle; or with a column ``frame`` the clip from that frame on, see `Index.each_clip`.
     frames : int, optional
         Frames of a clip; only rows of `Index.each_clip` have a default, their own number.
     stride : int, optional

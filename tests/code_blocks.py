@@ -12,7 +12,7 @@ BLOCK = re.compile(
 )
 ELSEWHERE = ("paddle", "tensorflow")
 """Libraries that `make test-frameworks` installs, and `make test` does not."""
-OPTIONAL = ("ffcv", "litdata", "torchvision", "xbatcher")
+OPTIONAL = ("ffcv", "litdata", "torchcodec", "torchvision", "xbatcher")
 """Libraries that no target installs: their code runs if you have installed them."""
 
 

@@ -135,7 +135,9 @@ def in_flags(message: str) -> str:
         flag = settings.get(wrong[0], wrong[0])
         message = f"--{flag}{message[wrong.end() :]}" if flag in flags else message
     if "pipeline" in flags:
-        message = re.sub(r"\b(aia|fits|jpeg)_pipeline\b", r"--pipeline=\1", message)
+        message = re.sub(r"\b(aia|audio|fits|jpeg|video)_pipeline\b", r"--pipeline=\1", message)
+    elif "video" in flags:  # index
+        message = re.sub(r"\b(audio|video)_pipeline\b", r"--\1", message)
     return _SETTING.sub(_in_flags, message)
 
 

@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     width = max(map(len, COMMANDS)) + 2
     parser = Parser(
         prog="dali-pipelines",
-        description="DALI pipelines fed by parallel readers of FITS and JPEG archives.\n\n"
+        description="DALI pipelines fed by parallel readers of FITS files, photographs, arrays, "
+        "recordings and videos.\n\n"
         + "\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -230,9 +230,12 @@ class Preprocessor:
     def image(self, content: Any) -> Array:
         """Return the image of one content, shape (C, height, width), or raise the errors of a call.
 
+        Of a recording this is its ``audio`` or ``features``, and of a video the frames of its clip.
         It can be the transform of a PyTorch Dataset.
         """
-        return self([content])["image"][0]
+        batch = self([content])
+        name = next((name for name in ("audio", "features") if name in batch), "image")
+        return batch[name][0]
 
     def build(self) -> None:
         """Build the graphs for all batch sizes; otherwise the first calls build them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,9 +36,17 @@ _TAIL_BYTES = 64 << 10
 """Most bytes of a page of OGG."""
 _LAST_PAGE = 4
 """Flag of the last page of an OGG stream."""
+_PAGE_HEADER = 27
+"""Bytes of a page before the lengths of its segments, of which the last is their number."""
 _WHOLE_BYTES, _BUFFER_BYTES = 4 << 20, 64 << 10
 """Largest remote recording that is fetched whole, and bytes to fetch at a time from larger ones:
 libsndfile reads many small pieces."""
+_ID3 = struct.Struct(">3s2BB4B")
+"""Begin of ID3 at the head of an MP3: its name, two versions, flags, and four times 7 bits of its
+length."""
+_ID3_FOOTER = 0x10
+_MP3_FRAME = 2048
+"""Bytes in which the first frame of an MP3 has its list of frames, if it has one."""
 _COUNTED = 1 << 16
 """Samples to decode at a time to count them."""
 _UNKNOWN = 1 << 48
@@ -74,13 +83,16 @@ class CodedSound(Sound):
         return self.count(self.frames, len(found))
 
     def check_end(self) -> None:
-        """Raise ValueError if an OGG file has no last page."""
+        """Raise ValueError if an OGG file has no last page, or only a part of it."""
         if self.file.format != "OGG":
             return
         tail = self.place.read(max(0, self.place.nbytes - _TAIL_BYTES), self.place.nbytes)
-        page = tail.rfind(b"OggS")
-        if page < 0 or len(tail) < page + 6 or not tail[page + 5] & _LAST_PAGE:
+        page = tail[max(0, tail.rfind(b"OggS")) :]
+        if len(page) <= _PAGE_HEADER or not page[5] & _LAST_PAGE:
             raise ValueError("the last page of the OGG stream is missing: the file is cut off")
+        segments = page[_PAGE_HEADER : _PAGE_HEADER + page[_PAGE_HEADER - 1]]
+        if len(page) < _PAGE_HEADER + page[_PAGE_HEADER - 1] + sum(segments):
+            raise ValueError("the last page of the OGG stream is not whole: the file is cut off")
 
 
 class OddError(Exception):
@@ -156,7 +168,7 @@ def open_coded(place: Place, head: bytes) -> Iterator[CodedSound]:
             ) from None
         with file:
             try:
-                name, frames = f"{file.format} {file.subtype}", _frames(file)
+                name, frames = f"{file.format} {file.subtype}", _frames(file, place)
                 yield CodedSound(place, name, file.samplerate, file.channels, frames, file, count)
             except soundfile.LibsndfileError as error:
                 raise ValueError(f"libsndfile: {error.error_string.strip(' .')}") from None
@@ -190,10 +202,54 @@ def _source(place: Place) -> Iterator[tuple[BinaryIO | int, Callable[[int, int],
         yield file, lambda frames, number: nbytes_read()
 
 
-def _frames(file: soundfile.SoundFile) -> int:
-    """Return the number of samples; they are counted if the header does not tell."""
+def _frames(file: soundfile.SoundFile, place: Place) -> int:
+    """Return the samples of a recording; they are counted if its header does not tell.
+
+    ValueError for an MP3 of which libsndfile may not read all: it stops where it expects the end.
+    """
+    if file.format == "MP3" and not _mp3_has_length(place):
+        # As a file of its own, because libmpg123 decodes other samples after a seek.
+        with (
+            file_object(place, buffer=_BUFFER_BYTES) as (source, _),
+            _soundfile().SoundFile(source, closefd=False) as other,
+        ):
+            other.seekable = lambda: False  # else it is set to its position again
+            number = _counted(other)
+        if number >= file.frames:
+            raise ValueError(
+                "this MP3 does not say how long it is, and libsndfile may stop before its end: add "
+                "its length, without encoding it again, with ffmpeg -i FILE -c copy NEW.mp3"
+            )
+        return number
     if file.frames < _UNKNOWN:
         return int(file.frames)
-    number = sum(len(block) for block in file.blocks(_COUNTED, dtype="float32"))
+    number = _counted(file)
     file.seek(0)
     return number
+
+
+def _counted(file: soundfile.SoundFile) -> int:
+    block, number = np.empty((_COUNTED, file.channels), np.float32), 0
+    while read := len(file.read(out=block)):
+        number += read
+    return number
+
+
+def _mp3_has_length(place: Place) -> bool:
+    """Return whether the first frame of an MP3 says how many there are.
+
+    If not, libsndfile estimates the length from the bit rate, and is wrong by some frames, or by
+    most of them where the bit rate varies.
+    """
+    begin = 0
+    tag = place.read(0, min(_ID3.size, place.nbytes))
+    if tag.startswith(b"ID3") and len(tag) == _ID3.size:
+        flags, *sizes = _ID3.unpack(tag)[3:]
+        begin = _ID3.size + sum(size << 7 * at for at, size in enumerate(reversed(sizes)))
+        begin += _ID3.size if flags & _ID3_FOOTER else 0
+    begin = min(begin, place.nbytes)
+    first = place.read(begin, min(begin + _MP3_FRAME, place.nbytes))
+    for name in (b"Xing", b"Info"):
+        if (at := first.find(name)) >= 0 and first[at + 7 : at + 8]:
+            return bool(first[at + 7] & 1)
+    return b"VBRI" in first

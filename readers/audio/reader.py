@@ -318,6 +318,7 @@ class SoundFacts(NamedTuple):
 def sound_facts(row: Row) -> SoundFacts:
     """Return the properties of a recording; ReadError if its header cannot be read."""
     with row_errors(row), row.place as place, open_sound(place) as sound:
+        sound.check_end()
         return SoundFacts(sound.rate, sound.channels, sound.frames, sound.format)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from readers.contract import Row
 from readers.errors import ReadError
-from readers.index.arrow import pa
+from readers.index.arrow import pa, pc
 from readers.index.skipped import Skipped
 
 _AHEAD = 1024
@@ -51,11 +51,38 @@ def with_facts(
         raise errors[0]
     skipped = Skipped()
     for error in errors:
-        skipped.reject(f"{kind} that cannot be read", error.path, error)
+        skipped.reject(f"{kind} that cannot be read", error.path, error.reason)
     skipped.log()
     is_good = [not isinstance(each, ReadError) for each in found]
     facts = [each for each in found if not isinstance(each, ReadError)]
     return table.filter(pa.array(is_good)), facts
+
+
+def seconds_of(table: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
+    """Return a column of seconds as float64, nulls if the table lacks it; ValueError for others."""
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, pa.float64())
+    kind = table.schema.field(name).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        raise ValueError(
+            f"column {name!r} says which part of a file a row is, in seconds, so it must have "
+            f"numbers, got {kind}: rename it"
+        )
+    return table[name].cast(pa.float64())
+
+
+def of_parts(table: pa.Table, durations: pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return the durations of rows that are parts of files, by a column ``start``, in seconds.
+
+    Existing durations are kept; without one, a part ends with its file. `durations` are those of
+    the whole files.
+    """
+    if "start" not in table.column_names:
+        return durations
+    starts = seconds_of(table, "start")
+    ends = pc.max_element_wise(pc.subtract(durations, pc.coalesce(starts, 0.0)), 0.0)
+    given = pc.coalesce(seconds_of(table, "duration"), ends)
+    return pc.if_else(pc.is_valid(starts), given, durations)
 
 
 def in_threads(

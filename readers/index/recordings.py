@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import csv
+import glob
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from readers.audio.reader import SoundFacts, nonsilent_part, sound_facts
+from readers.audio.reader import AudioReader, SoundFacts, nonsilent_part, sound_facts
 from readers.contract import Row
 from readers.index import schema
 from readers.index.arrow import pa, pc
 from readers.index.containers.columns import value_column
-from readers.index.file_facts import with_facts
+from readers.index.file_facts import seconds_of, with_facts
 from readers.index.paths import whole
+from readers.index.scan import SUFFIXES
+from readers.index.skipped import Skipped
 
 _JSON = (".json", ".jsonl", ".ndjson", ".manifest")
 """Suffixes of JSON lines."""
@@ -30,19 +34,21 @@ def with_sound_facts(
     num_threads: int,
     progress: Callable[[Iterable[Any]], Iterable[Any]],
     trim_db: float | None = None,
+    verify: bool = False,
 ) -> pa.Table:
     """Return a table with ``rate``, ``channels``, ``duration`` and ``format`` of its recordings.
 
     Rows that cannot be read are left out, and the log counts them. Values in an existing column
     ``duration`` are kept: rows may be parts of recordings. With `trim_db` recordings are decoded,
-    and ``start`` and ``duration`` are those of `nonsilent_part`.
+    and ``start`` and ``duration`` are those of `nonsilent_part`. With `verify` they are decoded,
+    too, and left out if that fails.
 
     Raises
     ------
     ReadError
         If no row can be read.
     """
-    look = partial(_facts, trim_db=trim_db)
+    look = partial(_facts, trim_db=trim_db, verify=verify)
     table, found = with_facts(table, rows, look, "recordings", num_threads, progress)
     facts = [each for each, _ in found]
     duration = pa.array([one.duration for one in facts], pa.float64())
@@ -51,10 +57,10 @@ def with_sound_facts(
         table = schema.with_column(table, "start", pa.array(starts, pa.float64()))
         duration = pa.array(durations, pa.float64())
     elif "start" in table.column_names:  # without a duration, a part ends with its recording
-        starts = pc.coalesce(table["start"].cast(pa.float64()), 0.0)
+        starts = pc.coalesce(seconds_of(table, "start"), 0.0)
         duration = pc.max_element_wise(pc.subtract(duration, starts), 0.0)
     if trim_db is None and "duration" in table.column_names:
-        duration = pc.coalesce(table["duration"].cast(pa.float64()), duration)
+        duration = pc.coalesce(seconds_of(table, "duration"), duration)
     for name, values in (
         ("rate", pa.array([one.rate for one in facts], pa.int32())),
         ("channels", pa.array([one.channels for one in facts], pa.int32())),
@@ -65,23 +71,31 @@ def with_sound_facts(
     return table
 
 
-def _facts(row: Row, trim_db: float | None) -> tuple[SoundFacts, tuple[float, float] | None]:
-    """Return the facts of a recording, and start and duration of its part that is not silent."""
-    return sound_facts(row), None if trim_db is None else nonsilent_part(row, trim_db)
+def _facts(
+    row: Row, trim_db: float | None, verify: bool
+) -> tuple[SoundFacts, tuple[float, float] | None]:
+    """Return the facts of a recording, and start and duration of the part that is not silent."""
+    facts = sound_facts(row)
+    if verify:
+        AudioReader(facts.rate).verify(replace(row, notes={}))
+    return facts, None if trim_db is None else nonsilent_part(row, trim_db)
 
 
 # ---- Manifests -----------------------------------------------------------------------------------
 
 
 def is_manifest(path: str) -> bool:
-    """Return whether `manifest_table` reads a path: it is a folder of Kaldi, or by its suffix."""
-    return path.endswith((".tsv", *_JSON)) or os.path.isfile(os.path.join(path, "wav.scp"))
+    """Return whether `manifest_table` reads this, by its name or as a folder of a data set."""
+    if path.endswith((".tsv", *_JSON)) or os.path.isfile(os.path.join(path, "wav.scp")):
+        return True
+    return os.path.isdir(path) and next(_transcripts(path), None) is not None
 
 
 def manifest_table(path: str, root: str | None) -> pa.Table:
     """Return the table of a manifest, see `readers.index.table.Index.from_manifest`."""
     if os.path.isdir(path):
-        rows: Iterable[dict[str, Any]] = _kaldi(path)
+        is_kaldi = os.path.isfile(os.path.join(path, "wav.scp"))
+        rows: Iterable[dict[str, Any]] = _kaldi(path) if is_kaldi else _librispeech(path)
         root = root or os.getcwd()
     elif path.endswith(".tsv"):
         folder = os.path.dirname(os.path.abspath(path))
@@ -94,7 +108,8 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
     else:
         raise ValueError(
             f"{path}: expected JSON lines (.json, .jsonl, .manifest), a table of Common Voice "
-            "(.tsv), or a folder of Kaldi with wav.scp; Index.from_csv reads .csv"
+            "(.tsv), or a folder of Kaldi with wav.scp, or of LibriSpeech with *.trans.txt; "
+            "Index.scan reads .csv"
         )
     try:
         found = list(rows)
@@ -104,7 +119,8 @@ def manifest_table(path: str, root: str | None) -> pa.Table:
             "-t utf-8"
         ) from None
     if not found:
-        raise ValueError(f"{path}: expected a row for each recording, got none")
+        of = "wav.scp, or *.trans.txt, with " if os.path.isdir(path) else ""
+        raise ValueError(f"{path}: expected {of}a row for each recording, it has none")
     return _table(path, found, root)
 
 
@@ -224,6 +240,31 @@ def _kaldi(folder: str) -> Iterator[dict[str, Any]]:
     else:
         for utterance, path in paths.items():
             yield {"utterance": utterance, "path": path} | _of(more, utterance)
+
+
+def _transcripts(folder: str) -> Iterator[str]:
+    """Yield the files of transcripts in a folder of LibriSpeech."""
+    return glob.iglob(os.path.join(glob.escape(folder), "**", "*.trans.txt"), recursive=True)
+
+
+def _librispeech(folder: str) -> Iterator[dict[str, Any]]:
+    """Yield the utterances of a folder of LibriSpeech: recordings, with transcripts beside them."""
+    skipped = Skipped()
+    for path in sorted(_transcripts(folder)):
+        here = os.path.dirname(path)
+        names = {os.path.splitext(name)[0]: name for name in sorted(os.listdir(here))}
+        for utterance, text in _texts(path).items():
+            speaker, dash, _ = utterance.partition("-")
+            yield {
+                "utterance": utterance,
+                "path": os.path.join(here, names.pop(utterance, f"{utterance}.flac")),
+                "text": text,
+                "speaker": speaker if dash else None,
+            }
+        for name in names.values():
+            if name.endswith(SUFFIXES["audio"]):
+                skipped.add("recordings without a transcript", os.path.join(here, name))
+    skipped.log()
 
 
 def _of(more: Mapping[str, Mapping[str, str]], utterance: str) -> dict[str, str | None]:

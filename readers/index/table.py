@@ -417,6 +417,7 @@ class Index:
         class_folders: bool = False,
         classes: Sequence[str] | Index | None = None,
         trim_db: float | None = None,
+        verify: bool = False,
         num_threads: int = 4,
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
@@ -438,6 +439,8 @@ class Index:
             silent if their power is more than `trim_db` decibels below the loudest frame. The
             default of librosa is 60. This decodes each recording once. ``start`` and ``duration``
             of a row are then the remaining part.
+        verify : bool
+            Whether to decode each recording, and to leave out those that are damaged.
         num_threads : int
             Number of files that are read concurrently.
         progress : callable
@@ -460,11 +463,12 @@ class Index:
         ValueError, FileNotFoundError
             As in `scan` and `from_class_folders`.
         """
+        check_bool("verify", verify)
         if trim_db is not None:
             check_number("trim_db", trim_db, 1e-3, 200)
         notes = AudioReader.notes if trim_db is not None else ()
         table, rows = cls._files(data, "audio", class_folders, classes, num_threads, storage, notes)
-        return cls(with_sound_facts(table, rows, num_threads, progress, trim_db))
+        return cls(with_sound_facts(table, rows, num_threads, progress, trim_db, verify))
 
     @classmethod
     def scan_videos(
@@ -473,6 +477,7 @@ class Index:
         *,
         class_folders: bool = False,
         classes: Sequence[str] | Index | None = None,
+        verify: bool = False,
         num_threads: int = 4,
         progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
         storage: Storage | None = None,
@@ -491,6 +496,8 @@ class Index:
         classes : sequence of str, or Index, optional
             Names of the classes in the order of their labels, or the Index of the training files,
             as for `from_class_folders`.
+        verify : bool
+            Whether to decode all frames, and to leave out videos in which FFmpeg finds damage.
         num_threads : int
             Number of files that are read concurrently.
         progress : callable
@@ -502,10 +509,10 @@ class Index:
         -------
         Index
             With ``frames`` (int64), ``fps`` (frames / duration, float64), ``height`` and ``width``
-            (pixels, as displayed, int32), ``duration`` (seconds, float64), ``codec`` (text), and
-            ``packets``, bytes for `dali_pipelines.VideoReader`, which then reads only the packets
-            of a clip. Videos that cannot be read are left out; the log counts them and names the
-            first.
+            (pixels, as displayed, int32), ``duration`` (seconds, float64; existing durations of
+            rows with a ``start``, parts of videos, are kept), ``codec`` (text), and ``packets``,
+            bytes for `dali_pipelines.VideoReader`, which then reads only the packets of a clip.
+            Videos that cannot be read are left out; the log counts them and names the first.
 
         Raises
         ------
@@ -522,9 +529,10 @@ class Index:
 
             index = Index.scan_videos("clips", class_folders=True)
         """
+        check_bool("verify", verify)
         import_av()
         table, rows = cls._files(data, "video", class_folders, classes, num_threads, storage)
-        return cls(with_video_facts(table, rows, num_threads, progress))
+        return cls(with_video_facts(table, rows, num_threads, progress, verify))
 
     @classmethod
     def _files(
@@ -564,8 +572,9 @@ class Index:
         ----------
         path : path
             JSON lines of NeMo (``.json``, ``.jsonl``, ``.manifest``), with ``audio_filepath``;
-            a table of Common Voice (``.tsv``), with ``path``; or a folder of Kaldi, with
-            ``wav.scp``, and optionally ``segments``, ``text`` and ``utt2spk``.
+            a table of Common Voice (``.tsv``), with ``path``; a folder of Kaldi, with ``wav.scp``,
+            and optionally ``segments``, ``text`` and ``utt2spk``; or a folder of LibriSpeech, with
+            ``*.trans.txt`` beside the recordings in it or its subfolders.
         root : path, optional
             Folder of relative paths. The default for JSON lines is the folder of the manifest, for
             Common Voice the folder ``clips`` beside it, and for Kaldi the working directory.
@@ -1460,7 +1469,8 @@ class Index:
 
         Its column ``frame`` is the first frame of each clip, counted from 0, and ``packets`` has
         only the packets of the clip. Pass the same `frames` and `stride` to the Loader. The last
-        clip of a video ends at its last frame, and may overlap the one before.
+        clip of a video ends at its last frame, and may overlap the one before. If rows are parts of
+        videos, by ``start`` and ``duration`` in seconds, their clips lie in these.
 
         Parameters
         ----------
@@ -1475,8 +1485,8 @@ class Index:
         Raises
         ------
         ValueError
-            If the Index has no videos, already has a column ``frame``, or has a video shorter than
-            a clip.
+            If the Index has no videos, already has a column ``frame``, or has a video, or part of
+            one, shorter than a clip.
         """
         return type(self)(clip_rows(self.table, frames, stride, every))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,10 @@ from numpy.typing import NDArray
 from readers.contract import Row
 from readers.index import schema
 from readers.index.arrow import pa
-from readers.index.file_facts import with_facts
+from readers.index.file_facts import of_parts, seconds_of, with_facts
 from readers.values import check_integer, is_integer
-from readers.video.packets import FRAME, NOTE, Clip, Packets, unpacked
-from readers.video.reader import video_packets
+from readers.video.packets import DURATION, FRAME, NOTE, START, Clip, Packets, unpacked
+from readers.video.reader import VideoReader, video_packets
 
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?s")
 """Seconds as text."""
@@ -26,12 +29,16 @@ def with_video_facts(
     rows: Iterable[Row],
     num_threads: int,
     progress: Callable[[Iterable[Any]], Iterable[Any]],
+    verify: bool = False,
 ) -> pa.Table:
     """Return a table with the facts of `readers.index.table.Index.scan_videos`.
 
-    Rows that cannot be read are left out, and the log counts them. ReadError if all are.
+    Rows that cannot be read are left out, and the log counts them. Durations of parts of videos,
+    which have a ``start``, are kept; without one, a part ends with its video. With `verify` all
+    frames are decoded, and videos are left out if that fails. ReadError if all are.
     """
-    table, found = with_facts(table, rows, video_packets, "videos", num_threads, progress)
+    look = partial(_packets, verify=verify)
+    table, found = with_facts(table, rows, look, "videos", num_threads, progress)
     streams = [one.stream for one in found]
     rates = (one.frames / one.duration if one.duration > 0 else None for one in streams)
     for name, values in (
@@ -39,12 +46,20 @@ def with_video_facts(
         ("fps", pa.array(rates, pa.float64())),
         ("height", pa.array([one.size[0] for one in streams], pa.int32())),
         ("width", pa.array([one.size[1] for one in streams], pa.int32())),
-        ("duration", pa.array([one.duration for one in streams], pa.float64())),
+        (DURATION, of_parts(table, pa.array([one.duration for one in streams], pa.float64()))),
         ("codec", pa.array([one.codec for one in streams])),
         (NOTE, pa.array([one.note() for one in found], pa.large_binary())),
     ):
         table = schema.with_column(table, name, values)
     return table
+
+
+def _packets(row: Row, verify: bool) -> Packets:
+    """Return the packets of a video; with `verify` decode all of its frames."""
+    packets = video_packets(row)
+    if verify:
+        VideoReader(1).verify(replace(row, notes={NOTE: packets.note()}))
+    return packets
 
 
 def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None) -> pa.Table:
@@ -60,19 +75,29 @@ def clip_rows(table: pa.Table, frames: int, stride: int, every: int | str | None
         )
     if FRAME in table.column_names:
         raise ValueError(f"the Index already has a column {FRAME!r}: rename or drop it")
+    parts = [
+        [math.nan if one is None else one for one in seconds_of(table, name).to_pylist()]
+        for name in (START, DURATION)
+    ]
     rows: list[int] = []
     starts: list[int] = []
     notes: list[bytes] = []
     for row, note in enumerate(table[NOTE]):
         packets = unpacked(note.as_py() or b"")
         span = (clip.frames - 1) * clip.stride + 1
-        if (total := packets.stream.frames) < span:
+        where = f"{table['path'][row].as_py()} (row {row})"
+        try:
+            part = packets.part(*(one[row] for one in parts))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        if len(part) < span:
+            is_part = len(part) < packets.stream.frames
+            enough = f"duration * fps >= {span}" if is_part else f"frames >= {span}"
             raise ValueError(
-                f"{table['path'][row].as_py()} (row {row}): it has {total} frames, and a clip of "
-                f"{frames} frames with stride {stride} needs {span}: leave such videos out, e.g. "
-                f"with index.where('frames >= {span}')"
+                f"{where}: it has {len(part)} frames, and a clip of {frames} frames with stride "
+                f"{stride} needs {span}: leave such rows out, e.g. with index.where('{enough}')"
             )
-        firsts = _firsts(packets, total - span, step)
+        firsts = _firsts(packets, part[: len(part) - span + 1], step)
         rows += [row] * len(firsts)
         starts += firsts
         notes += [packets.of_clip(first, clip).note() for first in firsts]
@@ -90,13 +115,14 @@ def _step(every: Any) -> int | float:
     raise ValueError(f"every must be frames, such as 16, or seconds, such as '2s', got {every!r}")
 
 
-def _firsts(packets: Packets, last: int, step: int | float) -> list[int]:
-    """Return the first frames of clips. `last` is the last possible first frame."""
+def _firsts(packets: Packets, possible: range, step: int | float) -> list[int]:
+    """Return the first frames of clips, among the possible ones."""
+    last = possible[-1]
     if isinstance(step, int):
-        starts = range(0, last + 1, step)
+        starts = possible[::step]
         return [*starts] if starts[-1] == last else [*starts, last]
-    times: NDArray[np.float64] = packets.all_times()[: last + 1]
+    times: NDArray[np.float64] = packets.all_times()[possible.start : possible.stop]
     # Times are rounded to the ticks of the stream, so a frame may be a little early.
-    wanted = np.arange(0, times[-1] + step / 1e3, step)
-    found = np.searchsorted(times, wanted - step / 1e3)
+    wanted = np.arange(times[0], times[-1] + step / 1e3, step)
+    found = possible.start + np.searchsorted(times, wanted - step / 1e3)
     return np.unique(np.append(found[found <= last], last)).tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 import zlib
 from collections.abc import Sequence
@@ -18,8 +19,14 @@ NOTE = "packets"
 """Column of the Index with the stream and packets of a row, see `Packets.note`."""
 FRAME = "frame"
 """Column of the Index with the number of the first frame of a clip."""
+START, DURATION = "start", "duration"
+"""Columns of the Index with the part of the video that a row is, in seconds."""
 HIDDEN = -1
 """Number of packets that show no frame."""
+_TOLERANCE = 0.05
+"""Seconds by which a noted part may exceed its video, as for recordings."""
+_ROUNDED = 0.0006
+"""Seconds by which a frame may come early: Matroska and FLV round times to milliseconds."""
 _HEAD = struct.Struct("<BI")
 _VERSION = 1
 
@@ -181,6 +188,30 @@ class Packets:
     def all_times(self) -> NDArray[np.float64]:
         """Return when each frame is shown, in seconds from the first one."""
         return self.times(range(self.stream.frames))
+
+    def part(self, start: float, duration: float) -> range:
+        """Return the frames that are shown from a time on, for a duration, in seconds.
+
+        They are all frames if `start` is NaN, and those up to the end if `duration` is NaN.
+
+        Raises
+        ------
+        ValueError
+            If there is no such frame, or the part ends after the video.
+        """
+        if math.isnan(start):
+            return range(self.stream.frames)
+        end = self.stream.duration if math.isnan(duration) else start + duration
+        wanted = start - _ROUNDED, math.inf if math.isnan(duration) else end - _ROUNDED
+        first, stop = np.searchsorted(self.all_times(), wanted).tolist()
+        if start < 0 or end > self.stream.duration + _TOLERANCE or first >= stop:
+            length = "" if math.isnan(duration) else f" and {DURATION} {duration:g} s"
+            raise ValueError(
+                f"the Index says {START} {start:g} s{length}, where the video, which is "
+                f"{self.stream.duration:g} s long, has no such part: correct the columns, or leave "
+                "the row out"
+            )
+        return range(first, stop)
 
     def of_clip(self, first: int, clip: Clip) -> Packets:
         """Return only the packets that a clip needs."""

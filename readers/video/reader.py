@@ -17,7 +17,16 @@ from readers.places.contract import Place
 from readers.values import check_integer
 from readers.video.decoding import decoded
 from readers.video.in_graph import BT709, EncodedClip, GraphDecoder, encoded_clip, takes
-from readers.video.packets import FRAME, NOTE, Orientation, Packets, Stream, unpacked
+from readers.video.packets import (
+    DURATION,
+    FRAME,
+    NOTE,
+    START,
+    Orientation,
+    Packets,
+    Stream,
+    unpacked,
+)
 from readers.video.scan import scan_video
 from readers.window import Window, offset
 
@@ -53,9 +62,10 @@ class _Frames(NamedTuple):
 class VideoReader:
     """Reader of clips of videos, as images whose channels are the colours of frame after frame.
 
-    A row is a video, and with a column ``frame`` of the Index a clip of it. Only the packets from
-    the key frame before the clip to its last frame are read and decoded, by PyAV, if the Index
-    notes them, see `Index.scan_videos`; otherwise the whole file is read to find them.
+    A row is a video. With columns ``start`` and ``duration`` of the Index, in seconds, it is that
+    part of it, and with a column ``frame`` a clip. Only the packets from the key frame before the
+    clip to its last frame are read and decoded, by PyAV, if the Index notes them, see
+    `Index.scan_videos`; otherwise the whole file is read to find them.
 
     Frames are numbered from 0 on in the order in which they are shown, by their timestamps and not
     by the frame rate. Frames that an edit list leaves out do not count, nor those before the first
@@ -88,7 +98,7 @@ class VideoReader:
     """It reads the pixels of `Window.within`."""
     uses_draws: ClassVar[bool] = True
     """It draws the first frame of a clip; in mode ``eval`` clips are in the middle."""
-    notes: ClassVar[tuple[str, ...]] = (NOTE, FRAME)
+    notes: ClassVar[tuple[str, ...]] = (NOTE, FRAME, START, DURATION)
     """Columns of the Index that are used if present."""
 
     def __post_init__(self) -> None:
@@ -228,11 +238,11 @@ class VideoReader:
                 f"{self.frames} with stride {self.stride}: set frames={noted.frames} and "
                 f"stride={noted.stride}, or make the rows again by each_clip"
             )
-        total = packets.stream.frames
+        part = range(packets.stream.frames)
         span = (self.frames - 1) * self.stride + 1
         first = float(row.notes.get(FRAME, math.nan))
         if not math.isnan(first):
-            start = int(first)
+            start, total = int(first), len(part)
             if not 0 <= start < total or start != first:
                 raise ValueError(
                     f"column {FRAME!r} says {first:g}, but the video has {total} frames: correct "
@@ -240,14 +250,21 @@ class VideoReader:
                 )
         else:
             drawn = None if row.draws is None else float(row.draws.fractions(1)[0])
-            start = offset(max(0, total - span), drawn)
-        length = min(self.frames, (total - 1 - start) // self.stride + 1)
+            part = packets.part(*(row.notes.get(name, math.nan) for name in (START, DURATION)))
+            start = part.start + offset(max(0, len(part) - span), drawn)
+        length = min(self.frames, (part.stop - 1 - start) // self.stride + 1)
         if length < self.frames and self.short == "reject":
-            behind = "" if math.isnan(first) else f", {total - start} of them from frame {start} on"
+            is_part = len(part) < packets.stream.frames
+            what = f"part of the video from frame {start} on" if is_part else "video"
+            behind = (
+                ""
+                if math.isnan(first)
+                else (f", {part.stop - start} of them from frame {start} on")
+            )
             raise ValueError(
-                f"the video has {total} frames{behind}, and a clip of {self.frames} frames with "
-                f"stride {self.stride} needs {span}: set short='pad', or leave such videos out of "
-                "the Index"
+                f"the {what} has {len(part)} frames{behind}, and a clip of {self.frames} frames "
+                f"with stride {self.stride} needs {span}: set short='pad', or leave such rows out "
+                "of the Index"
             )
         last = start + (length - 1) * self.stride
         numbers = [min(last, start + at * self.stride) for at in range(self.frames)]

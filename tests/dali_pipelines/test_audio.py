@@ -672,7 +672,9 @@ def test_a_preprocessor_gives_the_same(index: Index, options: dict[str, Any]) ->
         with loader.preprocessor() as pre:
             contents = [Path(index.path(row)).read_bytes() for row in range(ROWS)]
             found = pre(contents)
+            first = pre.image(contents[0])
     name = "features" if options else "audio"
+    assert torch.equal(first, found[name][0, ..., : first.shape[-1]])
     assert torch.equal(found[name], expected[name])
     assert torch.equal(found["length"], expected["length"])
     with Preprocessor(audio_pipeline, rate=RATE, features="log_mel") as pre:

@@ -31,7 +31,7 @@ KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 _OF_FILES = ("keys", "inherit", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
 _OF_IMAGES = (
     *("keys", "inherit", "rules", "hdu", "hdus", "planes", "container", "image"),
-    *("mcu_rows", "fits_tiles", "verify", "rejected", "cutouts", "group", "offsets"),
+    *("mcu_rows", "fits_tiles", "cutouts", "group", "offsets"),
     *("num_shards", "shard_id", "join", "executor", "moved"),
 )
 """Flags that exclude --audio and --video."""
@@ -148,8 +148,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     audio: bool = option(
         False,
-        "DATA are recordings, or a manifest of them (NeMo, Common Voice or Kaldi): add their rate, "
-        "channels, duration and format",
+        "DATA are recordings, or a manifest of them (NeMo, Common Voice, Kaldi, LibriSpeech): add "
+        "their rate, channels, duration and format",
     )
     variables: tuple[str, ...] | None = option(
         None,
@@ -291,7 +291,9 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         data, is_scan = self.data, not is_table(self.data)
         arrays, cuts = self.variables is not None, self.cutouts is not None
         groups = self.group is not None or self.offsets is not None
-        of_files = [name for name in _OF_FILES if name != "rejected" or not (cuts or self.rules)]
+        of_tables = ["rejected"] if cuts or self.rules else []
+        of_tables += ["rejected", "verify"] if self.audio or self.video else []
+        of_files = [name for name in _OF_FILES if name not in of_tables]
         of_cutouts = [name for name in SETTINGS if name != "columns"]
         rules = (
             (["trim_db"], self.audio, "is for recordings: add --audio"),

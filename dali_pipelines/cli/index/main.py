@@ -68,7 +68,7 @@ from dali_pipelines.cli.options import config_files, parse
 from dali_pipelines.cli.paths import check_unread, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     import pyarrow as pa
@@ -123,26 +123,46 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
 
 def _index_by_duration(config: IndexConfig) -> None:
     """Index recordings or videos."""
-    from dali_pipelines.cli.progress import Bar
+    import pyarrow as pa
+
     from readers.index.recordings import is_manifest
     from readers.index.table import Index
 
+    rejected: Rejected = []
     with refusing(ImportError, OSError, TypeError, ValueError):
         how: dict[str, Any] = {
             "class_folders": config.class_folders,
             "classes": None if config.classes is None else Index.load(config.classes),
-            "progress": functools.partial(Bar, unit="files"),
+            "verify": config.verify,
+            "progress": functools.partial(_watched, rejected),
             "storage": config.storage,
         }
         if config.video:
             index, kind = Index.scan_videos(config.data, **how), "videos"
         else:
-            data = Index.from_manifest(config.data) if is_manifest(config.data) else config.data
+            has_rows = not config.class_folders and is_manifest(config.data)
+            data = Index.from_manifest(config.data) if has_rows else config.data
             index, kind = Index.scan_audio(data, trim_db=config.trim_db, **how), "recordings"
-    check_unread(index.table, *splitting.files(config))
+    unreadable = pa.table({"path": pa.array([path for path, _ in rejected], pa.large_string())})
+    for table in (index.table, unreadable):
+        check_unread(table, *splitting.files(config), config.rejected)
     splitting.check(config, index.table.column_names)
+    _write_rejected(config, rejected)
+    if len(rejected) > 1:  # the log has named the first
+        _list([f"rejected {path}: {reason}" for path, reason in rejected])
     hours = sum(index["duration"].to_pylist()) / 3600
-    _finish(config, None, index.table, f"{len(index)} {kind} of {hours:.3g} h found")
+    _finish(config, None, index.table, f"{len(index)} {kind} of {hours:.3g} h found", rejected)
+
+
+def _watched(rejected: Rejected, found: Iterable[Any]) -> Iterator[Any]:
+    """Yield the facts of recordings or videos, and note the errors among them."""
+    from dali_pipelines.cli.progress import Bar
+    from readers.errors import ReadError
+
+    for each in Bar(found, unit="files"):
+        if isinstance(each, ReadError):
+            rejected.append((each.path, each.reason))
+        yield each
 
 
 def _index_arrays(config: IndexConfig) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import soxr
 from audio_files import aiff, chunk, comm, extensible, fmt, riff, sound, ssnd, stored, write
 from elsewhere import OverHttp, OverS3
@@ -260,13 +261,79 @@ def test_files_without_samples_are_refused(tmp_path: Path, name: str) -> None:
         refused(AudioReader(RATE), row, None, words)
 
 
-def test_ogg_without_its_last_page_is_refused_whole(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.ogg", sound(100_000), RATE)
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+@pytest.mark.parametrize("kept", [0, 5, 27, 40, -100, -1])
+def test_ogg_without_all_of_its_last_page_is_refused_whole(
+    tmp_path: Path, subtype: str, kept: int
+) -> None:
+    path = tmp_path / "a.ogg"
+    soundfile.write(path, sound(100_000), RATE, subtype=subtype)
     content = path.read_bytes()
-    path.write_bytes(content[: content.rfind(b"OggS")])
+    end = len(content) if kept < 0 else content.rfind(b"OggS")
+    path.write_bytes(content[: end + kept])
+    with pytest.raises(ReadError, match="cut off"):
+        sound_facts(Row(0, str(path)))
     with pytest.raises(OSError, match="cut off"):
         AudioReader(RATE).read(Row(0, str(path)), None)
     AudioReader(RATE).read(Row(0, str(path)), Window(height=1, width=100))  # what is there
+
+
+def mp3_without_length(path: Path, options: dict[str, str], bit_rate: int = 0) -> Path:
+    """Write an MP3 whose first frame does not list the others; its first half is silent."""
+    import av
+
+    samples = sound(2 * 44100)[:, 0]
+    samples[: len(samples) // 2] *= 1e-3
+    with av.open(str(path), "w", options={"write_xing": "0"}) as file:
+        stream = file.add_stream("libmp3lame", rate=44100, layout="mono", options=options)
+        if bit_rate:
+            stream.bit_rate = bit_rate
+        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+        frame.rate = 44100
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    return path
+
+
+def decoded_length(path: Path) -> int:
+    import av
+
+    with av.open(str(path)) as file:
+        return sum(frame.samples for frame in file.decode(audio=0))
+
+
+def test_mp3_that_does_not_tell_its_length_is_counted(tmp_path: Path) -> None:
+    path = mp3_without_length(tmp_path / "a.mp3", {}, 64000)
+    expected, _ = soundfile.read(path, dtype="float32")
+    number = decoded_length(path)
+    row = Row(0, str(path))
+    assert sound_facts(row).frames == len(expected) == number
+    found = AudioReader(44100).read(row, None)
+    np.testing.assert_allclose(found["image"].ravel(), expected, rtol=0, atol=3e-7)
+    part = replace(row, notes={"start": 1.5, "duration": 0.25})
+    found = AudioReader(44100).read(part, Window(height=1, width=11025))
+    begin = int(1.5 * 44100)
+    np.testing.assert_allclose(
+        found["image"].ravel(), expected[begin : begin + 11025], rtol=0, atol=3e-7
+    )
+
+
+def test_mp3_of_which_libsndfile_reads_only_a_part(tmp_path: Path) -> None:
+    import av
+
+    path = mp3_without_length(tmp_path / "a.mp3", {"b": "0", "q": "4", "flags": "+qscale"})
+    if len(soundfile.read(path)[0]) >= decoded_length(path):
+        pytest.skip("libsndfile reads all of it")
+    with pytest.raises(ReadError, match="-c copy"):
+        sound_facts(Row(0, str(path)))
+    with av.open(str(path)) as file, av.open(str(tmp_path / "b.mp3"), "w") as copy:
+        stream = copy.add_stream_from_template(file.streams.audio[0])
+        for packet in file.demux(audio=0):
+            if packet.size:
+                packet.stream = stream
+                copy.mux(packet)
+    frames = sound_facts(Row(0, str(tmp_path / "b.mp3"))).frames
+    assert abs(frames - decoded_length(path)) <= 1152
 
 
 class TestParts:

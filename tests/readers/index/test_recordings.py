@@ -55,6 +55,20 @@ def test_labels_are_those_of_the_training_files(folder: Path) -> None:
         Index.scan_audio(folder, classes=train)
 
 
+def test_verified_recordings_are_whole(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = folder / "yes" / "d.flac"
+    content = bytearray(write(path, sound(16000), 16000).read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 40] = bytes(40)
+    path.write_bytes(content)
+    assert len(Index.scan_audio(folder)) == 4
+    with caplog.at_level(logging.WARNING):
+        assert len(Index.scan_audio(folder, verify=True)) == 3
+    assert "d.flac" in caplog.text
+    part = Index.from_paths([path]).with_column("start", [0.0]).with_column("duration", [0.01])
+    with pytest.raises(ReadError, match=r"d\.flac"):  # the part would decode
+        Index.scan_audio(part, verify=True)
+
+
 def test_what_cannot_be_read_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "no" / "z.wav").write_bytes(b"RIFF")
     with caplog.at_level(logging.WARNING):
@@ -204,6 +218,43 @@ class TestKaldi:
         write_lines(data / "wav.scp", "r1 sph2pipe -f wav a.sph |")
         with pytest.raises(ValueError, match="r1 is the output of a command"):
             Index.from_manifest(data)
+
+
+class TestLibriSpeech:
+    @pytest.fixture
+    def data(self, tmp_path: Path) -> Path:
+        for chapter in ("84/121123", "174/50561"):
+            (tmp_path / "dev" / chapter).mkdir(parents=True)
+            name = chapter.replace("/", "-")
+            names = [f"{name}-{number:04}" for number in range(2)]
+            for number, utterance in enumerate(names):
+                path = tmp_path / "dev" / chapter / f"{utterance}.flac"
+                write(path, sound(1600 * (1 + number)), 16000)
+            lines = (f"{utterance} GO ON {utterance[-1]}" for utterance in names)
+            write_lines(tmp_path / "dev" / chapter / f"{name}.trans.txt", *lines)
+        return tmp_path / "dev"
+
+    def test_transcripts_are_beside_the_recordings(self, data: Path) -> None:
+        index = Index.from_manifest(data)
+        names = ["174-50561-0000", "174-50561-0001", "84-121123-0000", "84-121123-0001"]
+        assert index["utterance"].to_pylist() == names
+        assert [Path(path).stem for path in index["path"].to_pylist()] == names
+        assert index["text"].to_pylist() == ["GO ON 0", "GO ON 1"] * 2
+        assert index["speaker"].to_pylist() == ["174", "174", "84", "84"]
+        facts = Index.scan_audio(index)
+        assert facts["duration"].to_pylist() == [0.1, 0.2, 0.1, 0.2]
+
+    def test_what_has_no_partner_is_named(
+        self, data: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (data / "84" / "121123" / "84-121123-0000.flac").rename(data / "84" / "121123" / "x.flac")
+        with caplog.at_level(logging.WARNING):
+            index = Index.from_manifest(data)
+            assert len(index) == 4
+            assert "without a transcript" in caplog.text
+            assert "x.flac" in caplog.text
+            assert len(Index.scan_audio(index)) == 3
+        assert "84-121123-0000.flac" in caplog.text
 
 
 def test_other_files_are_no_manifests(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from video_files import write_video as write
 
 from readers import Index, ReadError
+from readers.video.packets import unpacked
 
 
 @pytest.fixture
@@ -52,6 +53,24 @@ def test_facts_are_added_to_an_index(folder: Path) -> None:
     assert known["frames"].to_pylist() == [10]
 
 
+def test_parts_of_videos_keep_their_durations(folder: Path) -> None:
+    path = folder / "no" / "a.mp4"
+    parts = Index.from_paths([path] * 4).with_column("start", [0.1, 0.2, None, 0.0])
+    facts = Index.scan_videos(parts)
+    np.testing.assert_allclose(facts["duration"], np.array([17, 14, 20, 20]) / 30, atol=1e-6)
+    parts = parts.with_column("duration", [0.3, None, 0.1, 0.2])
+    facts = Index.scan_videos(parts)
+    np.testing.assert_allclose(facts["duration"], [0.3, 14 / 30, 20 / 30, 0.2], atol=1e-6)
+    assert Index.scan_videos(facts)["duration"].to_pylist() == facts["duration"].to_pylist()
+    np.testing.assert_allclose(facts["fps"], 30)
+
+
+def test_parts_have_seconds(folder: Path) -> None:
+    index = Index.from_paths([folder / "no" / "a.mp4"]).with_column("start", ["1 s"])
+    with pytest.raises(ValueError, match=r"'start'.*seconds.*rename"):
+        Index.scan_videos(index)
+
+
 def test_what_cannot_be_read_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "no" / "z.mp4").write_bytes(b"\0\0\0\x18ftypisom")
     with caplog.at_level(logging.WARNING):
@@ -59,6 +78,20 @@ def test_what_cannot_be_read_is_left_out(folder: Path, caplog: pytest.LogCapture
     assert "z.mp4" in caplog.text
     with pytest.raises(ReadError, match=r"z\.mp4"):
         Index.scan_videos(folder / "no" / "z.mp4")
+
+
+def test_verified_videos_are_whole(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = folder / "yes" / "c.mp4"
+    content = bytearray(path.read_bytes())
+    (note,) = Index.scan_videos(path)["packets"].to_pylist()
+    packets = unpacked(note)
+    start, nbytes = int(packets.starts[-1]), int(packets.nbytes[-1])
+    content[start : start + nbytes] = b"\xff" * nbytes
+    path.write_bytes(content)
+    assert len(Index.scan_videos(folder)) == 3
+    with caplog.at_level(logging.WARNING):
+        assert len(Index.scan_videos(folder, verify=True)) == 2
+    assert "c.mp4" in caplog.text
 
 
 def test_notes_are_small(tmp_path: Path) -> None:
@@ -96,6 +129,20 @@ def test_seconds_follow_the_times_of_frames(tmp_path: Path) -> None:
     path = write(tmp_path / "a", "h264", 20, times=lambda number: number + 20 * (number >= 10))
     clips = Index.scan_videos(path).each_clip(2, every="0.5s")
     assert clips["frame"].to_pylist() == [0, 10, 18]
+
+
+def test_clips_of_parts(tmp_path: Path) -> None:
+    index = Index.from_paths([write(tmp_path / "a", "h264", 60)] * 3)
+    index = index.with_column("start", [0.5, 1.0, None]).with_column("duration", [0.5, None, None])
+    index = Index.scan_videos(index)
+    clips = index.each_clip(4, stride=2, every=20)
+    assert clips["frame"].to_pylist() == [15, 23, 30, 50, 53, 0, 20, 40, 53]
+    clips = index.each_clip(4, stride=2, every="0.4s")
+    assert clips["frame"].to_pylist() == [15, 23, 30, 42, 53, 0, 12, 24, 36, 48, 53]
+    with pytest.raises(ValueError, match=r"row 0\): it has 15 frames.*duration \* fps >= 22"):
+        index.each_clip(22)
+    with pytest.raises(ValueError, match=r"row 1.*start 3 s"):
+        index.with_column("start", [0.5, 3.0, None]).each_clip(4)
 
 
 def test_clips_need_few_bytes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from video_files import write_video as write
 from readers import Draws, ReadError, Row, VideoReader, Window
 from readers.contract import Reader, Sample
 from readers.testing import NUMBER, InContainer, InMemory, ReaderContract, refused
-from readers.video.packets import FRAME, NOTE, Clip, unpacked
+from readers.video.packets import DURATION, FRAME, NOTE, START, Clip, unpacked
 from readers.video.reader import video_packets
 
 
@@ -316,6 +317,50 @@ def test_short_videos_repeat_their_last_frame(row: Row) -> None:
     assert numbers == [0, 5, 10, 15, 20, 25, 25, 25]
     assert sample["length"] == 6
     refused(VideoReader(8, 5), row, None, "30 frames.*needs 36.*short='pad'")
+
+
+@pytest.mark.parametrize(
+    ("start", "duration", "first", "last"),
+    [
+        (0.5, 0.3, 15, 23),
+        (0.49, 0.3, 15, 23),  # the frame before is shown at 0.4667 s
+        (0.51, 0.5, 16, 29),
+        (0.5, math.nan, 15, 29),
+        (0.0, 0.2, 0, 5),
+        (math.nan, 0.2, 0, 29),  # the duration of the video, as scan_videos notes it
+        (0.5, 0.54, 15, 29),  # 0.04 s more than the video has
+    ],
+)
+def test_clips_lie_in_their_part(
+    row: Row, start: float, duration: float, first: int, last: int
+) -> None:
+    row = replace(row, notes={**row.notes, START: start, DURATION: duration})
+    firsts = set()
+    for epoch in range(150):
+        drawn = replace(row, draws=Draws.of(1, epoch, 5))
+        firsts.add(int(VideoReader(3).read(drawn, Window(height=8, width=8))["frame"]))
+    assert firsts == {*range(first, last - 1)}
+    frames = frames_of(VideoReader(40, short="pad").read(row, None))
+    assert [number_of(frame) for frame in frames] == [
+        min(number, last) for number in range(first, first + 40)
+    ]
+    at_first = replace(row, notes={**row.notes, FRAME: 2.0})  # the frame of each_clip wins
+    assert VideoReader(3).read(at_first, None)["frame"] == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "duration", "words"),
+    [
+        (2.0, 0.5, "start 2 s and duration 0.5 s"),
+        (0.5, 0.6, "start 0.5 s and duration 0.6 s.*1 s long"),
+        (-0.1, 0.5, "start -0.1 s"),
+        (0.51, 0.01, "start 0.51 s"),  # no frame begins there
+        (0.5, 0.1, "part of the video from frame 15 on has 3 frames.*needs 4"),
+    ],
+)
+def test_wrong_parts(row: Row, start: float, duration: float, words: str) -> None:
+    notes = {**row.notes, START: start, DURATION: duration}
+    refused(VideoReader(4), replace(row, notes=notes), None, words)
 
 
 @pytest.mark.parametrize(

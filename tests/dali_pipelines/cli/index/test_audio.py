@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from pathlib import Path
@@ -51,6 +52,30 @@ def test_manifests_are_read(folder: Path, tmp_path: Path) -> None:
     assert index[0]["text"] == "hello"
     assert index[0]["duration"] == 0.2
     assert index[0]["rate"] == 16000
+
+
+def test_bad_recordings_are_listed(folder: Path, tmp_path: Path) -> None:
+    path = folder / "a" / "damaged.flac"
+    content = bytearray(write(path, sound(16000), 16000).read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 40] = bytes(40)
+    path.write_bytes(content)
+    (folder / "a" / "empty.wav").touch()
+    out, listed = tmp_path / "out.parquet", tmp_path / "bad.csv"
+    flags = ["--audio", "--rejected", str(listed)]
+    for more, bad in (([], {"empty.wav"}), (["--verify"], {"empty.wav", "damaged.flac"})):
+        assert main(["index", str(folder), "-o", str(out), *flags, *more]) == 0
+        assert len(Index.load(out)) == 6 - len(bad)
+        with listed.open() as file:
+            assert {Path(row["path"]).name for row in csv.DictReader(file)} == bad
+
+
+def test_transcripts_of_librispeech_are_read(folder: Path, tmp_path: Path) -> None:
+    (folder / "a" / "a.trans.txt").write_text("0 HELLO\n2 WORLD\n")
+    out = tmp_path / "out.parquet"
+    assert main(["index", str(folder), "-o", str(out), "--audio"]) == 0
+    assert Index.load(out)["text"].to_pylist() == ["HELLO", "WORLD"]
+    assert main(["index", str(folder), "-o", str(out), "--audio", "--class_folders"]) == 0
+    assert len(Index.load(out)) == 4
 
 
 @pytest.mark.parametrize("flags", [["--hdu", "1"], ["--mcu_rows"], ["--keys", "A"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -31,6 +32,45 @@ def test_videos_are_noted_and_filtered(
     assert index["frames"].to_pylist() == [12, 11, 13]
     assert index["label"].to_pylist() == [0, 1, 1]
     assert "3 rows kept" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [[], ["--verify"]])
+def test_bad_videos_are_listed(
+    folder: Path, tmp_path: Path, flags: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a" / "cut.mp4").write_bytes((folder / "a" / "0.mp4").read_bytes()[:-100])
+    (folder / "a" / "empty.mp4").touch()
+    out, listed = tmp_path / "out.parquet", tmp_path / "bad.csv"
+    flags = ["--video", "--rejected", str(listed), *flags]
+    assert main(["index", str(folder), "-o", str(out), *flags]) == 0
+    with listed.open() as file:
+        reasons = {Path(row["path"]).name: row["reason"] for row in csv.DictReader(file)}
+    assert reasons.keys() == {"cut.mp4", "empty.mp4"}
+    assert "empty" in reasons["empty.mp4"]
+    found = capfd.readouterr()
+    assert "2 rejected" in found.out
+    assert all(name in found.err for name in reasons)
+    table = ["index", str(out), "-o", str(tmp_path / "again.parquet"), *flags]
+    assert main(table) == 0  # videos of an Index are opened, too
+    assert listed.read_text().splitlines() == ["path,reason"]
+
+
+def test_a_list_does_not_replace_a_bad_video(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad = folder / "a" / "bad.mp4"
+    bad.touch()
+    flags = ["--video", "-o", str(tmp_path / "out.parquet"), "--rejected", str(bad)]
+    assert main(["index", str(folder), *flags]) == 2
+    assert "another name" in capfd.readouterr().err
+    assert not bad.stat().st_size
+
+
+def test_the_flag_for_videos_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", str(folder), "-o", str(folder / "out.parquet")]) == 2
+    assert "--video" in capfd.readouterr().err
+    assert main(["stats", str(folder)]) == 2
+    assert "--pipeline=video" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--hdu", "1"], ["--mcu_rows"], ["--audio"]])
