@@ -193,9 +193,10 @@ class SharedMemory:
 def _limited(error: OSError, nbytes: int, limit: str, flag: str) -> OSError:
     if error.errno not in (errno.ENOMEM, errno.EFBIG):
         return error
+    needed = -(-nbytes >> 20)
     return OSError(
         error.errno,
-        f"readers need {nbytes >> 20} MiB of address space, more than the limit of {limit} of this "
+        f"readers need {needed} MiB of address space, more than the limit of {limit} of this "
         f"process: raise it (ulimit {flag} unlimited), or limit memory by a control group",
     )
 
