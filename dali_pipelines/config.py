@@ -59,7 +59,7 @@ _LEAST = {
     **dict.fromkeys(("shard_id", "seed", "epoch", "position", "first_step"), 0),
     **dict.fromkeys(("num_epochs", "num_read_processes"), 0),
 }
-"""Least value of each integer."""
+"""Minimum value of each integer."""
 _CHOICES = {
     "tail": Tail,
     "mode": Mode,

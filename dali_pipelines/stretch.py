@@ -33,7 +33,7 @@ _CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], A
 }
 _UNLIMITED = (-math.inf, math.inf)
 LEAST_STD = 2.0**-126
-"""Least std. Between this and its inverse, std and 1 / std are normal numbers in float32."""
+"""Minimum std. Between this and its inverse, std and 1 / std are normal numbers in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

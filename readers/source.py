@@ -41,8 +41,8 @@ COLUMN, TARGET = "column:", "target:"
 """Prefixes of arrays of columns and targets. Readers may use all other names."""
 
 NEIGHBOURS = 64
-"""Most rows to try as a substitute for a row that cannot be read. The substitute gives the slot its
-size, and with tail `fill` its pixels."""
+"""Maximum number of rows to try as a substitute for a row that cannot be read. The slot gets the
+size of the substitute, and with tail `fill` also its pixels."""
 _MOST_TIMEOUTS = 3
 """Timeouts after which no more substitutes are tried, because the server does not answer."""
 

@@ -70,7 +70,7 @@ _OTHER_FILES = {
 }
 """Contents that no Reader may accept as an image."""
 _LEAST, _MOST = 8, 1000
-"""Least side of the good image in pixels, and the number that its sides must be below."""
+"""Minimum side of the good image in pixels, and the number that its sides must be below."""
 
 
 class ReaderContract:

@@ -28,8 +28,8 @@ class Box(NamedTuple):
 class Window:
     """Crop of fixed size at a relative position.
 
-    The position is a fraction of the free rows and columns, so it can be drawn before the file is
-    opened.
+    The position is a fraction of the free rows and columns, that is, of those that the window does
+    not cover. So it can be drawn before the file is opened.
     """
 
     height: int

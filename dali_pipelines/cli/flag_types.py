@@ -82,7 +82,7 @@ def column_and_hdu(text: str) -> str:
 
 
 def named_hdu(text: str) -> tuple[str, Any]:
-    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N from the row's HDU on.
+    """Read an HDU with a name: NAME=HDU, or NAME=+N for N HDUs after the HDU of the row.
 
     Returns
     -------

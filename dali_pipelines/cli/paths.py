@@ -108,7 +108,7 @@ def marked(path: str, mark: str) -> str:
 
 
 def check_output(path: str) -> None:
-    """Raise CommandError before the work if a file could not be written after it."""
+    """Raise CommandError if a file cannot be written, so that no work is done in vain."""
     written = path if _is_device(path) else os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path) or not os.access(written, os.W_OK):
         raise CommandError(f"{path} cannot be written: expected a file in a writable folder")

@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 INTERVAL_S = 0.1
-"""Least time between two drawings of a bar: more of them would flood an ssh connection."""
+"""Minimum time between two drawings of a bar: more of them would flood an ssh connection."""
 
 
 class Bar(tqdm):

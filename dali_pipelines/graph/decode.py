@@ -332,8 +332,9 @@ def _decode_as(output_type: Any, inputs: Sequence[Any], dtype: str, config: Pipe
 def _on_stream_of_operators(image: Any) -> Any:
     """Move an image from the stream of the GPU decoder to the stream of operators, without a copy.
 
-    DALI 2.4 skips operators for an empty part of a batch. The result has no dimensions; operators
-    on another stream fail for it, unless they accept any layout, like this one.
+    If a part of a batch is empty, DALI 2.4 skips its operators, and their result has no dimensions.
+    Operators on another stream fail for such a result, unless they accept any layout, as
+    ``fn.reinterpret`` does.
     """
     return fn.reinterpret(image, layout="HWC")
 

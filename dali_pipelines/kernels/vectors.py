@@ -73,7 +73,7 @@ def _call(builder: Any, name: str, result: ir.Type, *args: Any) -> Any:
 
 
 def left(builder: Any, numbers: Any, by: Any) -> Any:
-    """Shift slots or words to the left. Counts of at least their size clear all bits."""
+    """Shift slots or words to the left by `by` bits. Shifts by their width or more clear them."""
     name = FORM.left if numbers.type == SLOTS_OF_VECTOR else FORM.left_words
     return _call(builder, name, numbers.type, numbers, by)
 

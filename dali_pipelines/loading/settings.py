@@ -85,7 +85,7 @@ def window_settings(index: Index, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def takes_windows(given: Mapping[str, Any]) -> bool:
-    """Return whether the settings allow that windows are those of the rows."""
+    """Return whether the settings can be used with the windows of the rows."""
     others = ("random_area", "resize_shorter")
     return given.get("window") in (None, "row") and not any(given.get(one) for one in others)
 

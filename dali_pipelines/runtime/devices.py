@@ -71,7 +71,7 @@ def _count_gpus(visible: str | None) -> int:
         [sys.executable, "-I", "-S", "-c", _COUNT], capture_output=True, text=True, check=False
     )
     if asked.returncode:
-        raise RuntimeError(f"GPUs could not be counted, set devices: {asked.stderr.strip()}")
+        raise RuntimeError(f"GPUs could not be counted ({asked.stderr.strip()}): set devices")
     return int(asked.stdout)
 
 
@@ -121,7 +121,7 @@ def check_visible(devices: Sequence[Device]) -> None:
     Raises
     ------
     ValueError
-        If one of them is not visible, or not a number.
+        If one of them is not a device, or is a GPU that is not visible.
     """
     for device in devices:
         device_of(device)

@@ -20,7 +20,7 @@ from readers.worker.slab import Bytes, Layout
 TensorLists = tuple[TensorListCPU, ...]
 """The arrays of a batch, in the order of the specs."""
 _SMALL = 8 << 10
-"""Most bytes of a small array."""
+"""Maximum size of a small array, in bytes."""
 _tensor_list: Any = TensorListCPU
 """DALI's stubs lack some of its arguments."""
 

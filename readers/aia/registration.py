@@ -25,7 +25,7 @@ PLATE_SCALE = 0.6
 """Arcsec/pixel of registered level 1.5 frames, as in JSOC and aiapy."""
 
 _FARTHEST = 1e9
-"""Most pixels for which positions in float64 are exact to 1e-7 pixels."""
+"""Maximum number of pixels for which positions in float64 are exact to 1e-7 pixels."""
 
 
 def register_matrix(

@@ -93,7 +93,7 @@ class HeaderRules:
     exposed: bool = True
     """Whether EXPTIME must be above 0."""
     percentd: float = 100.0
-    """Least PERCENTD, the percentage of pixels that are not missing; 0 for any."""
+    """Minimum of PERCENTD, the percentage of pixels that are not missing; 0 for any."""
     full_disk: bool = True
     """Whether the whole Sun must be in the image, as in aiapy."""
 

@@ -33,7 +33,7 @@ _OTHERS = (
 )
 """Formats that libsndfile does not read: position and value of their first bytes, and name."""
 _TAIL_BYTES = 64 << 10
-"""Most bytes of a page of OGG."""
+"""Maximum size of a page of OGG, in bytes."""
 _LAST_PAGE = 4
 """Flag of the last page of an OGG stream."""
 _PAGE_HEADER = 27

@@ -18,9 +18,9 @@ _MARK = b"\xff\xf8"
 """First bytes of a frame, in streams whose frames have the same number of samples."""
 _MARGIN = 8 << 10
 _MOST_BLOCKS = 1000
-"""Most blocks of metadata."""
+"""Maximum number of blocks of metadata."""
 _MOST_BYTES = 1 << 26
-"""Most bytes of a segment to read here; libsndfile reads longer segments."""
+"""Maximum size of a segment that is read here, in bytes; libsndfile reads longer segments."""
 _TRIES = 24
 _DEPTHS = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
 """libsndfile's names by bits of a sample."""

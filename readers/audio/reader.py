@@ -31,7 +31,7 @@ _TOLERANCE = 0.05
 _FRAME, _HOP = 2048, 512
 """Samples of a frame, and distance between frames, for the search for silence."""
 _LEAST = 1e-10
-"""Least power of a frame; lower powers are raised to it."""
+"""Minimum power of a frame; lower powers are raised to it."""
 _SPECS = (
     SampleSpec(name="image", dtype="float32", ndim=3, layout="HWC"),
     SampleSpec(name="length", dtype="int32", shape=()),
@@ -45,15 +45,15 @@ class _Span(NamedTuple):
     start: int
     stop: int
     skipped: int
-    """Resampled samples before the segment."""
+    """Number of samples before the segment, after resampling."""
     length: int
-    """Samples of the segment."""
+    """Number of samples in the segment."""
     held: int
-    """Samples of the segment that the recording has."""
+    """Number of samples of the segment that the recording has."""
     step: Fraction | int
-    """Samples of the file per sample of the segment."""
+    """Number of samples of the file per sample of the segment."""
     total: int
-    """Samples of the whole recording at the rate of the Reader."""
+    """Number of samples in the whole recording at the rate of the Reader."""
     begins: float
     """Seconds from the beginning of the file to the segment."""
 

@@ -33,7 +33,7 @@ _BEGIN_BYTES, _END_BYTES = 16 << 10, 8 << 10
 """Bytes to read first from the beginning and the end of a file."""
 _MOST_HEADER_BYTES = 1 << 20
 _PAGE_BYTES = 64 << 10
-"""Most bytes of a page, approximately."""
+"""Maximum size of a page in bytes, approximately."""
 _SEARCHED_BYTES = 4 * _PAGE_BYTES
 """Bytes in which libsndfile searches for the page to begin with, usually the first or second."""
 _MARGIN = 6 << 10

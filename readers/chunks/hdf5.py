@@ -34,7 +34,7 @@ _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _BESIDE_AXIS = "_nc4_non_coord_"
 """Start of the name of a netCDF variable that is named like an axis, but is not its coordinate."""
 _NOT_READ = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
-"""Names of filters that are not read; for others the file has one."""
+"""Names of filters that are not read; names of other filters come from the file."""
 
 
 @contextmanager
@@ -441,7 +441,7 @@ def _codecs(owner: str, settings: Any, dtype: np.dtype[Any]) -> Iterator[Codec]:
             case _:
                 shown = _NOT_READ.get(code) or name.decode("utf-8", "replace") or "no name"
                 raise ValueError(
-                    f"{owner} has the filter {code} ({shown}), which is not read; read are gzip, "
-                    "shuffle, fletcher32, bzip2, Blosc, LZ4, bitshuffle and zstd: write it again "
-                    "with one of them, for instance by h5repack"
+                    f"{owner} has the filter {code} ({shown}), which is not supported: write it "
+                    "again, for instance by h5repack, with gzip, shuffle, fletcher32, bzip2, "
+                    "Blosc, LZ4, bitshuffle or zstd"
                 )

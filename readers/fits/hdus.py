@@ -32,16 +32,16 @@ from readers.fits.headers import (
 from readers.places.contract import Place
 
 MOST_BLOCKS = 2048
-"""Most blocks of a header: 73,728 cards."""
+"""Maximum number of blocks of a header: 73,728 cards."""
 _READ = 8 * BLOCK
 """Bytes to read first for a header; longer headers need more."""
 _MOST_AHEAD = 1 << 20
-"""Most bytes to read at once if headers are close to each other."""
+"""Maximum number of bytes to read at once if headers are close to each other."""
 _ODD_END = re.compile(rb"(?s)(?:.{80})*?END[^A-Z0-9_-]")
 """An END card with other bytes after the keyword. astropy accepts such cards."""
 _KNOWN_FILES = 256
 _MOST_HDUS = 1 << 19
-"""Most HDUs to keep, some 300 bytes each. After that many, all are dropped."""
+"""Maximum number of HDUs to keep, some 300 bytes each. After that many, all are dropped."""
 _LISTED = 8
 """Number of HDUs that an error lists."""
 

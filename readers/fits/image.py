@@ -26,7 +26,7 @@ _BITPIX = (8, 16, 32, 64, -32, -64)
 _KNOWN_IMAGES = 1024
 """Number of images to keep, some 4 kB each."""
 _MOST_AT_ONCE = 64 << 20
-"""Most bytes to fetch at once for astropy. By itself it reads small pieces."""
+"""Maximum number of bytes to fetch at once for astropy. By itself it reads small pieces."""
 _hcompress = ForkSafeLock()
 """astropy's decoder of HCOMPRESS_1 is not thread-safe, but releases the GIL."""
 

@@ -68,7 +68,7 @@ def file_tables(
     ImportError
         If h5py is not installed.
     OSError
-        If remote storage does not answer: each other file would wait as long.
+        If remote storage does not answer, because the remaining files would wait as long.
     ValueError
         If a column has the name of a column of `files`.
     """

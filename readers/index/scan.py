@@ -211,7 +211,7 @@ class _Search:
         self.skipped = Skipped()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
-        """Number of files with each other suffix; '' for files without one."""
+        """Number of files for each of the suffixes not searched; '' for files without a suffix."""
 
     def below(self, root: str) -> Iterator[str]:
         """Yield the files below a folder, sorted. Links are followed, but each folder only once.

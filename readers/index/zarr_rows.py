@@ -85,7 +85,7 @@ def _table_of(
             table["plane"] = pa.array(np.arange(num_rows, dtype=np.int32))
             table |= columns_of(store, with_rows(arrays, dim), dim, columns, num_rows)
         elif columns:
-            raise ValueError("columns need the axis of the rows: name it by dim=")
+            raise ValueError("columns= also needs dim=, the name of the axis of the rows")
     except ValueError as error:
         raise ValueError(f"{printable(root)}: {error}") from error
     names = ["path", *(name for name in table if name not in ("path", NOTE)), NOTE]

@@ -10,11 +10,11 @@ from PIL import Image
 from readers.fork_safe_lock import ForkSafeLock
 
 MAX_PIXELS = 1 << 30
-"""Most pixels of an image (3 GiB in 8-bit RGB): the limit of OpenCV, which DALI 2.4 uses."""
+"""Maximum number of pixels of an image (3 GiB in 8-bit RGB), the limit of OpenCV in DALI 2.4."""
 _LARGEST_SIDES = {"JPEG": 65_500, "PNG": 1_000_000}
-"""Most rows or columns that libjpeg and libpng decode."""
+"""Maximum number of rows or columns that libjpeg and libpng decode."""
 _LARGEST_SIDE = 1 << 20
-"""Most rows or columns that OpenCV decodes in other formats."""
+"""Maximum number of rows or columns that OpenCV decodes in other formats."""
 
 MAX_NBYTES = (1 << 31) - 1
 """Largest file that OpenCV decodes, in bytes."""

@@ -51,7 +51,7 @@ _NOT_DECODED = {
 """Formats that Pillow opens but this package rejects, by Pillow's name, with the reason."""
 _BITS = {"uint8": 8, "uint16": 16}
 _PNM_HEADER_NBYTES = 32
-"""Most bytes of a PNM header."""
+"""Maximum size of a PNM header, in bytes."""
 MODULES_TO_CUT = ("readers.jpeg.mcu.cut",)
 """Modules imported when the first window is cut out of a JPEG."""
 

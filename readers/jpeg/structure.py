@@ -21,8 +21,8 @@ _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _EXIF = b"Exif\0\0"
 _ADOBE, _ADOBE_NBYTES = b"Adobe", 12
 _BLOCKS_OF_MCU, _LARGEST_FACTOR = 10, 4
-"""Most blocks of an MCU in an interleaved scan, and largest sampling factor (ITU-T T.81, B.2.2 and
-B.2.3)."""
+"""Maximum number of blocks of an MCU in an interleaved scan, and largest sampling factor (ITU-T
+T.81, B.2.2 and B.2.3)."""
 
 _EOI, _SOS, _DQT, _DRI, _APP1, _APP14 = 0xD9, 0xDA, 0xDB, 0xDD, 0xE1, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}

@@ -42,7 +42,7 @@ _BARELY = 1e-3
 """An angle in degrees, so small that a window only needs the direct neighbours of its pixels."""
 
 _ZOOMS = 1e-3, 1e3
-"""Least and largest `Geometry.zoom`."""
+"""Smallest and largest `Geometry.zoom`."""
 
 
 @dataclass(kw_only=True)

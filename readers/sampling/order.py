@@ -21,7 +21,7 @@ version have version 1."""
 
 _MASK = (1 << 64) - 1
 _SORTED_ROWS = 1 << 12
-"""Most rows for an order in a table (at most 32 kB), made by sorting random numbers."""
+"""Maximum number of rows of an order that is a table (at most 32 kB) of sorted random numbers."""
 _ROUNDS = 12
 """Rounds of the network, an even number. With probability 1 / side a round leaves two rows equal in
 one half, so short sides need many rounds: with sides of 4 x 2 and 12 rounds, some orders of 8 rows

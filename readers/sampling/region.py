@@ -21,9 +21,9 @@ class RandomRegion(Window):
     """
 
     area: tuple[float, float]
-    """Least and largest share of the image's area."""
+    """Smallest and largest share of the image's area."""
     aspect_ratio: tuple[float, float]
-    """Least and largest aspect ratio of a region, width / height."""
+    """Smallest and largest aspect ratio of a region, width / height."""
     attempts: Iterable[tuple[float, float]]
     """Two fractions in [0, 1) for each attempt: they select the area and the log of the ratio."""
 

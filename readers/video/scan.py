@@ -18,7 +18,7 @@ from readers.video.parameter_sets import ParameterSets
 _BUFFER_BYTES = 256 << 10
 """Bytes that are read at a time."""
 _HEADER_BYTES = 64
-"""Most bytes of a container between the noted position of a packet and its content."""
+"""Maximum number of bytes between the noted position of a packet and its content."""
 _RECENT_BYTES = 16 << 20
 """Bytes that were read last and are kept; FFmpeg reads up to 5 MB before it gives a packet."""
 _MOST_UNDECODED = 64
@@ -336,9 +336,9 @@ def _shows(decoder: str, packet: Any) -> bool:
 
 
 def _header_bytes(file: _Recent, start: int, content: bytes, likely: int, container: str) -> int:
-    """Return where the content of a packet begins after its position in the file.
+    """Return the number of bytes between the position of a packet and its content in the file.
 
-    ValueError if it is not there in one piece.
+    ValueError if the content is not there in one piece.
     """
     found = file.at(start, len(content), _HEADER_BYTES)
     at = likely if found.startswith(content, likely) else found.find(content)

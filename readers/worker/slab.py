@@ -37,7 +37,7 @@ _REGION_BYTES = 32 << 30
 _ALIGNED = 256
 """Alignment of each array in bytes, which suits CUDA."""
 _BLOCK = 1 << 20
-"""Least size of a block, in bytes."""
+"""Minimum size of a block, in bytes."""
 _EIGHTH = 3
 """Binary digits of a block's size after the first digit. Later arrays of similar size also fit."""
 BLOCK_UNIT = _BLOCK >> _EIGHTH
@@ -93,7 +93,7 @@ class Layout:
 
     @cached_property
     def _places(self) -> tuple[int, ...]:
-        """Offsets in a slot of the arrays over the batch, and the end of the last array."""
+        """Offsets in a slot of the arrays of `over_batch`, and the end of the last array."""
         width = self.columns[-1].stop if self.columns else 0
         places = [_up(8 * width * self.batch_size)]
         for number in self.fixed:
@@ -111,7 +111,7 @@ class Layout:
         return np.ndarray(shape, np.int64, memory, slot * self._slot_bytes)
 
     def over_batch(self, memory: Bytes, slot: int) -> list[NDArray[Any]]:
-        """Return the arrays over the batch, shape (batch_size, ...), one for each of `fixed`."""
+        """Return an array for the whole batch, shape (batch_size, ...), for each of `fixed`."""
         first = slot * self._slot_bytes
         return [
             np.ndarray(

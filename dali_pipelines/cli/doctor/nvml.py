@@ -20,7 +20,7 @@ class Driver:
 
 
 def installed_driver() -> Driver | None:
-    """Ask the driver; return None if there is none.
+    """Return the facts that the driver reports; None if there is no driver.
 
     Raises
     ------

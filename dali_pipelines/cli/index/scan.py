@@ -156,7 +156,7 @@ def _columns(files: pa.Table, config: IndexConfig) -> Columns:
 def _read(
     columns: Columns, numbers: Sequence[int], config: IndexConfig, executor: Executor | None
 ) -> Generator[tuple[str, Found], None, None]:
-    """Yield the name of each of these rows, and the contents of its file."""
+    """Yield the name and the contents of the file of each row in `numbers`."""
     # A damaged file can crash a decoder; if it is alone in its task, it is identified.
     size = 1 if config.verify else CHUNK_FILES
     chunks = [numbers[at : at + size] for at in range(0, len(numbers), size)]

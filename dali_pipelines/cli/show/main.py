@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _pictures_of_row(index: Index, config: ShowConfig) -> int:
-    """Return how many pictures a sample of files, frames or variables has; 0 for one image."""
+    """Return the number of pictures of a sample with several files, frames or variables, else 0."""
     if config.pipeline == "video":
         from dali_pipelines.factories import clip_of
 

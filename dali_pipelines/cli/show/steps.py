@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LIMB = 64
 """Width of the image divided by that of a picture of the limb."""
 _LEAST = 16
-"""Least width of a picture of the limb in pixels."""
+"""Minimum width of a picture of the limb, in pixels."""
 _REGISTERED, _STRETCHED = "registered", "stretched and scaled"
 
 

@@ -76,9 +76,10 @@ class Record:
 def records_of(
     index: Index, config: VerifyConfig, device: int | None
 ) -> Generator[tuple[str, Record], None, None]:
-    """Yield the kind of device and a Record: FITS, encoded images, recordings, then videos.
+    """Yield the kind of device and a Record for each comparison.
 
-    Arrays are grouped by their variables.
+    FITS come first, then encoded images, recordings and videos. Arrays are grouped by their
+    variables.
     """
     for kind, of_kind in _by_kind(index, config):
         for record in _records_of_kind(kind, of_kind, config, device):

@@ -87,7 +87,7 @@ def launch_table(images: Sequence[DecodedImage]) -> tuple[NDArray[np.int64], int
 
 
 class TileView(NamedTuple):
-    """Values of an image, for all its pixels."""
+    """Values that are the same for all tiles of an image."""
 
     out: Any
     status: Any

@@ -29,12 +29,12 @@ def resize(out, image, part, flip, finish, kind):  # type: ignore[no-untyped-def
     image : ndarray, shape (height, width, channels), uint8 or float32
         At least 1x1. Output pixels are NaN if a NaN has a weight in them.
     part : tuple of float, length 4
-        Part of the image in the output: y and x of its start, then of its end, in pixels from the
-        outer edge of the first pixel. Pixels around the part have a weight, too.
+        Part of the image to resize: y and x of its start, then of its end, in pixels from the outer
+        edge of the first pixel. Pixels around the part have a weight, too.
     flip : ndarray, shape (2,), int32
         Whether to flip left-right and up-down.
     finish : ndarray, shape (channels, 2), float32
-        Values to subtract from each channel, then to multiply it by.
+        Value to subtract from each channel, and then the factor of the channel.
     kind : int
         LINEAR, CUBIC or LANCZOS of `filters`.
 

@@ -152,7 +152,7 @@ def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
-    """Return the range, start and exclusive end, of the steps that are inside along an axis."""
+    """Return start and exclusive end of the range of steps that are inside the image on an axis."""
     if step == 0:
         return (0, count) if -_ROUNDING <= start <= size - 1 + _ROUNDING else (0, 0)
     one, other = -start / step, (size - 1 - start) / step

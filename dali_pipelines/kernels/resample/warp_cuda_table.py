@@ -34,7 +34,7 @@ class WarpedImage:
     ranges: int
     """Scratch memory for order 3, float32, shape (blocks of `prefilter_rows`, 2)."""
     limits: int
-    """Least and largest value of the spline, float32, shape (2,)."""
+    """Address of the smallest and the largest value of the spline, float32, shape (2,)."""
     frame: int
     matrix: int
     reduce: int

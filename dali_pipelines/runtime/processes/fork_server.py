@@ -25,7 +25,7 @@ _READERS_NEED = (
 """Modules that each reader process imports as it starts."""
 _MAIN_KEYS = ("sys_argv", "init_main_from_name", "init_main_from_path")
 _LONGEST = 100_000
-"""Most characters of our environment variable; Linux has a limit of 128 KiB."""
+"""Maximum length of our environment variable; Linux has a limit of 128 KiB."""
 
 
 _starting = ForkSafeLock()

@@ -131,7 +131,7 @@ def _end(
     for process in left:
         if process.pid not in killed:
             logger.warning(
-                "reader process %d was killed and has not ended: a read of it may hang", process.pid
+                "reader process %d was killed and has not ended: its storage may hang", process.pid
             )
             # Otherwise multiprocessing would wait for it at exit.
             vars(multiprocessing.process)["_children"].discard(process)

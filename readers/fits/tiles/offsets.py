@@ -43,9 +43,9 @@ _TABLE = struct.Struct("<7IQ")
 _NEAR = 4096
 """Largest gap to fetch between header, table and tiles, in bytes."""
 _MOST_STEPS = 4096
-"""Most steps of a file, one byte each."""
+"""Maximum number of steps to keep for a file, one byte each."""
 _MOST_STEPS_OF_ROWS = 256
-"""Most steps if tiles are as wide as the image: the tiles of a window are then one range."""
+"""The same if tiles are as wide as the image: the tiles of a window are then one range."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,8 +175,8 @@ class _Values:
 
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _FIRST, _SECOND = 1, 2
-"""Field numbers: 1 for the features in an Example, for an entry in the features, and for the name
-in an entry; 2 for the feature in an entry."""
+"""Field numbers. The first field of an Example is its features, the first field of the features is
+an entry, and an entry has the name as first and the feature as second field."""
 
 
 class Feature(NamedTuple):

@@ -65,8 +65,8 @@ def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
     Raises
     ------
     ValueError
-        If there is none, one is not a duration, or two are not more than `apart` nanoseconds apart,
-        so that a file could be at both.
+        If `offsets` is empty, or has an item that is not a duration, or if two offsets differ by
+        `apart` nanoseconds or less, so that one file could be at both.
     """
     try:
         several = () if isinstance(offsets, str) else tuple(offsets)

@@ -145,8 +145,8 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"column {name!r} cannot hold these values: {error}; pass values of one type: numbers, "
-            "text, bytes, bools, or times as an array of datetime64[ns], in which NaT becomes null "
-            "(of astropy's Time, its datetime64)"
+            "text, bytes, bools, or times as an array of datetime64[ns] (NaT becomes null); for "
+            "astropy's Time pass its attribute datetime64"
         ) from error
 
 

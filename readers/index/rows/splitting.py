@@ -55,7 +55,7 @@ class TimeBlocks:
     """Length of a block: in seconds, or a duration for ``astropy.units.Quantity``, e.g. ``"30 d"``.
     Blocks begin at the multiples of this length since 1970-01-01T00:00."""
     gap: float | str | Quantity = 0.0
-    """Least distance in time between rows of different parts, shorter than a block. If the next
+    """Minimum distance in time between rows of different parts, shorter than a block. If the next
     block is in another part, rows in the last `gap` of a block are in no part. Small parts lose
     more rows, because nearly all their blocks have neighbours in other parts. For example, with
     fractions 0.8, 0.1 and 0.1, blocks of 10 d and a gap of 2 d, the parts have 0.827, 0.087 and
@@ -107,7 +107,7 @@ class TimeOrder:
     column: str
     """Column of times."""
     gap: float | str | Quantity = 0.0
-    """Least distance in time between rows of different parts: in seconds, or a duration for
+    """Minimum distance in time between rows of different parts: in seconds, or a duration for
     ``astropy.units.Quantity``, e.g. ``"1 d"``. Rows in the last `gap` before the first row of the
     next part are in no part."""
 

@@ -38,7 +38,7 @@ def windows_of(table: pa.Table) -> Windows | None:
 
 
 def with_windows(table: pa.Table, windows: Windows | None) -> pa.Table:
-    """Return the table with these properties in its metadata; None removes them."""
+    """Return the table with the properties of windows in its metadata; None removes them."""
     if windows is None:
         return with_metadata(table, {_KEY: None})
     outside = [windows.outside] if windows.outside else []
