@@ -161,7 +161,8 @@ class Mfcc(LogMel):
     n_mfcc: int = 13
     """Number of coefficients."""
     lifter: float = 0.0
-    """The weight of coefficient k is ``1 + lifter / 2 * sin(pi * (k + 1) / lifter)``; 1 if 0."""
+    """The weight of coefficient k is ``1 + lifter / 2 * sin(pi * (k + 1) / lifter)``, or 1 if
+    `lifter` is 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -106,7 +106,7 @@ class DataModule(LightningDataModule):
         """Load the state again, and correct Lightning's number of finished steps.
 
         Lightning has loaded a state of the Loader that it saved itself, which would skip the batch
-        of an unfinished step. Its number of steps refers to the batch size of that time.
+        of an unfinished step. Its number of steps refers to the batch size with which it was saved.
         """
         if self._loaded is None:
             return

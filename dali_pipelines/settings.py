@@ -170,7 +170,7 @@ class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
 
 
 class AudioSettings(CommonSettings, ShardSettings, total=False):
-    """Keywords of `audio_pipeline`: those of `PipelineSettings` except for images."""
+    """Keywords of `audio_pipeline`: those of `PipelineSettings` that are not for images."""
 
 
 class LoaderSettings(SharedSettings, CalibrationSettings, total=False):

@@ -43,7 +43,7 @@ NOT_OF_AIA = frozenset(_INSTEAD) | {"random_aspect_ratio", "interpolation"}
 
 
 def check_aia(settings: Mapping[str, Any]) -> None:
-    """Raise ValueError for settings that `aia_pipeline` refuses; it says which to use instead."""
+    """Raise ValueError for settings that `aia_pipeline` refuses; it names those to use instead."""
     for name, instead in _INSTEAD.items():
         if settings.get(name) is not None:
             raise ValueError(f"{name} is not for aia_pipeline: set {instead} instead")

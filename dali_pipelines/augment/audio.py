@@ -134,7 +134,7 @@ class RecordedNoise(Augmentation):
         return Noises(columns, range_of("snr_db", self.snr_db, -_LOUDEST, _LOUDEST), self.p)
 
     def add(self, audio: Any, chance: Chance, kind: ImageKind) -> Any:
-        """Raise ValueError: the readers of `audio_pipeline` add the noise, and no graph."""
+        """Raise ValueError, because the readers of `audio_pipeline` add the noise, not a graph."""
         raise ValueError("RecordedNoise is only for audio_pipeline: leave it out")
 
 
@@ -191,7 +191,7 @@ class SpecAugment(Augmentation):
         return features
 
     def _masked(self, features: Any, chance: Chance, axis: str, length: Any, most: Any) -> Any:
-        """Mask a part, of at most `most`, of an axis of this length."""
+        """Mask a random part of an axis with `length` positions; at most `most` are masked."""
         width = math.floor(chance.uniform(0.0, most + 1.0 - 1e-4))
         start = math.floor(chance.uniform() * (length - width + 1.0))
         return fn.erase(

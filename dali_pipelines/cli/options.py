@@ -99,7 +99,7 @@ class Flag:
 
     @property
     def is_bool(self) -> tuple[bool, ...]:
-        """Whether its values are bools: True for a pair of flags, both if it also has choices."""
+        """(True,) if all values are bools, (False,) if none is, (True, False) if some are."""
         return (True, False) if "const" in self.options else ("action" in self.options,)
 
     @property
@@ -210,8 +210,8 @@ def parse(
     The class is a frozen dataclass with fields that `option` and `settings_of` made. Its optional
     GROUPS are the titles in ``--help`` and the names of the flags below each, and COMMON the names
     that ``-h`` lists. `defaults` takes the given settings, and returns flags that these override.
-    `translate` takes the settings of the files, and returns them by their names here. If several
-    files have a setting, the last one counts.
+    `translate` takes the settings of the files, and returns them by the names of the flags. If
+    several files have a setting, the last one counts.
 
     Raises
     ------

@@ -47,7 +47,7 @@ def index_of(
 
 
 def samples_of(files: Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
-    """Return one Index of the files; that of a single file keeps all of its columns."""
+    """Return one Index of the files. If there is only one file, the Index keeps all columns."""
     indexes = [scanned(file, suffixes, storage) for file in files]
     if len(files) > 1 and not suffixes:  # arrays: their columns locate the chunks
         with refusing(ValueError):

@@ -116,7 +116,8 @@ class PipelineFlags(StorageFlags, HduFlags):
     )
     preset: str | None = option(
         None,
-        "aia: recipe of calibration and stretch, a name or a .toml file; chunked: only its stretch",
+        "aia: recipe of calibration and stretch, a name or a .toml file; chunked: recipe whose "
+        "stretch is used",
         metavar="NAME",
     )
     variables: tuple[str, ...] | None = option(

@@ -31,7 +31,7 @@ class FileFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageFlags:
-    """Flags for requests of remote objects; secrets have none, as ps would show them."""
+    """Flags for requests of remote objects; none takes a secret, because ps would show it."""
 
     storage_settings: dict[str, Any] = settings_of(
         Storage,

@@ -78,7 +78,7 @@ def single_rows(
 
 
 def bad_image(reason: str, images: Iterable[str], parts: Iterable[str]) -> str:
-    """Return the image or part at the beginning of a `ReadError.of_sample`; "" if it has none."""
+    """Return the name of the image or part that a reason begins with; "" if there is none."""
     names = {image: image for image in images} | {f"part {part}": part for part in parts}
     found = (name for text, name in names.items() if reason.startswith((f"{text}:", f"{text},")))
     return next(found, "")

@@ -21,7 +21,7 @@ Slots = slice | NDArray[np.int64]
 
 
 class ImageFormat(NamedTuple):
-    """Format of delivered images, as far as DALI lacks it and the framework converts to it."""
+    """Properties of delivered images that DALI lacks, so that the framework converts to them."""
 
     dtype: str = "float32"
     """Element type, see `dali_pipelines.settings.DType`."""

@@ -144,7 +144,7 @@ def _check_outside(name: str, kind: HduKind) -> None:
         return
     if kind.dtype == "float32":
         if abs(kind.outside) > float(np.finfo(np.float32).max):
-            raise ValueError(f"outside={kind.outside!r} of {name!r} is not float32: set NaN or 0")
+            raise ValueError(f"outside={kind.outside!r} of {name!r} exceeds float32: set NaN or 0")
         return
     stored = np.iinfo(STORED.get(kind.dtype, kind.dtype))
     if not holds(stored, kind.outside - OFFSETS.get(kind.dtype, 0)):

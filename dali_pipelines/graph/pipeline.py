@@ -57,7 +57,7 @@ class ReaderPipeline(ForkSafePipeline):
     listed: frozenset[str] = frozenset()
     """Outputs that Loaders deliver as lists of arrays, with ``ragged="list"``."""
     uneven: str | None = None
-    """Name of an output whose arrays in the last batch differ in shape, if it is not listed."""
+    """Name of an output whose arrays in the last batch differ in shape, if not in `listed`."""
     peek: Peek | None
     """Sizes of the first readable row and its window; None if none of the first rows can be
     read."""

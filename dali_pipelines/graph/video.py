@@ -22,7 +22,7 @@ _BT601, _BT709 = (0.299, 0.114), (0.2126, 0.0722)
 def decode_clips(
     arrays: Mapping[str, Any], config: PipelineConfig, *, reader: VideoReader
 ) -> DecodedImages:
-    """Return the frames of clips, those that `reader` leaves to the graph and those it decoded."""
+    """Return the frames of clips, decoded by the graph, or by `reader` if it has decoded them."""
     if reader.graph is None:
         image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
     else:
@@ -89,4 +89,4 @@ def _to_rgb(red: float, blue: float) -> NDArray[np.float64]:
 
 
 _CORRECTION = _to_rgb(*_BT709) @ np.linalg.inv(_to_rgb(*_BT601))
-"""From colours of BT.709 that were taken for those of BT.601 to the right ones."""
+"""Matrix that corrects colours of BT.709 that were converted as if they were of BT.601."""

@@ -137,7 +137,7 @@ def halves(builder: Any, pair: list[Any], *, high: bool) -> Any:
 
 
 def widened(builder: Any, low: Any, high: Any) -> list[Any]:
-    """Return two vectors of words made of slots."""
+    """Return two vectors of words; each word consists of a slot of `low` and a slot of `high`."""
     pair = (shuffled(builder, low, high, order) for order in ("0415", "2637"))
     return [builder.bitcast(some, WORDS_OF_VECTOR) for some in pair]
 

@@ -128,7 +128,7 @@ def check_settings(
 
     A factory with explicit keywords checks their values itself. One that takes any keyword also
     checks the names. `taker` is a class for messages, such as Loader, and `others` are its own
-    keywords. It rejects those in `not_taken`, although factories have them.
+    keywords. Names in `not_taken` are rejected, although factories have them.
 
     Raises
     ------

@@ -14,7 +14,8 @@ class Rejected:
     row: int
     """Row of the Index."""
     path: str
-    """File of the row; of several files the first, and the reason names the bad one."""
+    """File of the row. If it has several files, this is the first, and `reason` names the bad
+    one."""
     reason: str
     """Why it could not be read."""
     hdu: int | None = None
@@ -42,7 +43,7 @@ class LoaderStats:
     requests: int = 0
     """Requests to remote storage."""
     remote_bytes: int = 0
-    """Bytes of their answers."""
+    """Bytes that remote storage sent."""
     cached_bytes: int = 0
     """Bytes of remote objects that were taken from the cache on local disk."""
     output_pixels: int = 0

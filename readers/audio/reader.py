@@ -376,7 +376,7 @@ def _resampled(samples: NDArray[np.float32], step: Fraction | int) -> NDArray[np
         import soxr
     except ImportError as error:
         raise ImportError(
-            f"recordings of another rate, or speed, need soxr: {install('audio')}"
+            f"a change of the rate or the speed of recordings needs soxr: {install('audio')}"
         ) from error
     return soxr.resample(samples, step.numerator, step.denominator, quality="HQ")
 

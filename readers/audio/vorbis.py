@@ -35,7 +35,8 @@ _MOST_HEADER_BYTES = 1 << 20
 _PAGE_BYTES = 64 << 10
 """Maximum size of a page in bytes, approximately."""
 _SEARCHED_BYTES = 4 * _PAGE_BYTES
-"""Bytes in which libsndfile searches for the page to begin with, usually the first or second."""
+"""Number of bytes in which libsndfile searches for the page that it begins to decode with, usually
+the first or second."""
 _MARGIN = 6 << 10
 _TRIES = 24
 _FAR, _END = 1 << 40, 1 << 62

@@ -125,8 +125,8 @@ def as_blosc(
     """
     if elementsize > MOST_ELEMENT_BYTES or blocksize > MOST_BLOCK_BYTES or nbytes >= 2**31:
         raise ValueError(
-            f"{nbytes} bytes in blocks of {blocksize} and elements of {elementsize} are not read: "
-            "write it again with smaller chunks"
+            f"chunks of {nbytes} bytes in blocks of {blocksize} and elements of {elementsize} are "
+            "not supported: write the array again with smaller chunks"
         )
     lengths = np.array([len(block) for block in blocks], np.int64)
     table_end = _HEADER.size + 4 * len(blocks)

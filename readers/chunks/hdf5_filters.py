@@ -137,7 +137,7 @@ def _blocks(view: memoryview, nbytes: int, block: int) -> tuple[list[Any], int]:
         start = end + _LENGTH.size
         length = _LENGTH.unpack_from(view, end)[0] if start <= len(view) else -1
         if not 0 < length <= len(view) - start:
-            raise ValueError(f"a block of {length} bytes is outside it")
+            raise ValueError(f"a block of {length} bytes reaches beyond the end of the chunk")
         end = start + length
         found.append(view[start:end])
     return found, end

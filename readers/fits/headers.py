@@ -223,9 +223,9 @@ def _parsed_by_any(card: bytes) -> tuple[str, Any]:
 
 @lru_cache
 def card_name(key: str) -> bytes:
-    """Return the card name of a keyword in any case.
+    """Return the card name of a keyword, which may be in lower case.
 
-    NeedsAstropy if cards of another name may also have this keyword.
+    Raise NeedsAstropy if cards of another name may also have this keyword.
     """
     name = f"{key.strip().upper():<8}"
     is_simple = re.fullmatch(r"[A-Z0-9_-]+ *", name) and len(name) == 8

@@ -31,7 +31,8 @@ QUANTIZED = 512
 BSCALE, BZERO, BLANK = range(3)
 """Positions of the image's numbers in ``scaling``."""
 ZSCALE, ZZERO, ZBLANK = range(3)
-"""Positions of the numbers of each tile of a quantised image, after the numbers of the image."""
+"""Positions in the numbers of a tile of a quantised image. In ``scaling`` the numbers of all tiles
+come after those of the image."""
 PER_SCALING = 3
 
 UNQUANTIZED, NO_DITHER, DITHER_1, DITHER_2 = 0, -1, 1, 2

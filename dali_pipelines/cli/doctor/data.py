@@ -44,9 +44,9 @@ _FILES = 64
 _FILE_BYTES = 512_000_000
 _BLOCK = 4 << 20
 _SLOW = 50e6
-"""Bytes per second of one process; if it is slower, more are advised. A disk gives 150e6."""
+"""Bytes per second; if a process reads fewer, more processes are advised. A disk gives 150e6."""
 _TELLING = 8_000_000
-"""Fewest bytes that show the speed of the storage, and not of opening small files."""
+"""Minimum number of bytes to measure the speed of the storage, not of opening small files."""
 
 _RANGE = 4 << 20
 _AT_ONCE = 16
@@ -62,7 +62,8 @@ _REMOTE_ROWS = 8
 # Open files of this process while readers start. Measured by lowering the limit until a run failed:
 # 18, 46 and 49 were enough for 2, 16 and 16 readers with 1, 1 and 2 shards.
 _FILES_ELSEWHERE = 64
-"""For libraries, terminal, fork server, memory shared with readers, and files of the script."""
+"""Descriptors for everything else: libraries, terminal, fork server, memory shared with readers,
+and files of the script."""
 _FILES_A_READER = 3
 """Descriptors for each reader: two pipes, and a pidfd unless a fork server started it."""
 

@@ -138,7 +138,7 @@ class Job:
         return every.unique().drop_null()
 
     def tried(self, count: int) -> list[str]:
-        """Return paths of at most so many files, spread over the Index; of a store its chunks."""
+        """Return paths of at most so many files, or chunks of stores, spread over the Index."""
         if NOTE not in self.index:
             step = max(1, len(self.paths) // count)
             return self.paths[::step][:count].to_pylist()

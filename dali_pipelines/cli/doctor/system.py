@@ -168,7 +168,7 @@ def pinned_memory(job: Job) -> Finding:
             "pinned memory: CUDA does not page-lock the memory of readers, so samples are copied "
             f"once more on their way to the GPU ({reason})"
         )
-    return ok("pinned memory: the GPU reads what readers write without another copy")
+    return ok("pinned memory: the GPU reads the memory of readers without another copy")
 
 
 def start_method(job: Job) -> Finding:

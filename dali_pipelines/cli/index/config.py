@@ -108,12 +108,12 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     inherit: bool = option(
         False,
-        "take keys that the header of an image lacks from the primary header (HDU 0), even without "
-        "INHERIT = T",
+        "if the header of an image lacks a key, take it from the primary header (HDU 0), even "
+        "without INHERIT = T",
     )
     rules: str | None = option(
         None,
-        "drop files that are unfit as AIA level 1 or HMI, and keep the header keys for this",
+        "drop files that are unfit as AIA level 1 or HMI, and keep the header keys that decide it",
         choices=("aia",),
     )
     where: str | None = option(

@@ -59,14 +59,15 @@ class CutoutFlags:
     )
     size: tuple[int, int] | None = option(
         None,
-        "--cutouts: height and width of the windows in pixels, or one",
+        "--cutouts: height and width of the windows in pixels, or one number for both",
         type=_size,
         metavar="N|H,W",
     )
     outside: Outside = option(
         Cutouts.outside,
-        "--cutouts: windows at edges: reject keeps those wholly inside, fill those that overlap "
-        "the image, shift those whose object is on it; run and show follow the Index",
+        "--cutouts: the windows to keep at edges: with reject those wholly inside the image, with "
+        "fill those that overlap it, with shift those whose object is on it; run and show follow "
+        "the Index",
         choices=get_args(Outside),
     )
     subpixel: bool = option(

@@ -19,7 +19,7 @@ MARK = b"dali-pipelines scripts/index.py"
 
 
 def check(out: str, config: Any, config_files: Sequence[str]) -> None:
-    """Raise CommandError before the scan if the Index could not be written after it."""
+    """Raise CommandError, before the scan, if the Index cannot be written."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):

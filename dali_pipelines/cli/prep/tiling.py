@@ -281,7 +281,10 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
 
 
 def _is_stored_as(blank: object, bitpix: int) -> bool:
-    """Return whether pixels can have this value; astropy cannot read tables with others."""
+    """Return whether pixels can have the value `blank`.
+
+    astropy cannot read tables whose BLANK is another value.
+    """
     limits = np.iinfo(np.uint8 if bitpix == 8 else f"i{bitpix // 8}")
     return isinstance(blank, int) and limits.min <= blank <= limits.max
 

@@ -23,7 +23,7 @@ transport  neither is busy: samples wait on their way between the two
 _KEEPS_UP = 0.1
 """The consumer is the limit, not loading, if it waits for less than this share of the time."""
 _FED_LATE = 0.15
-"""Share of the consumer's wait that is spent on readers as fast as the graph."""
+"""Share of the consumer's wait that is spent on readers, if they are as fast as the graph."""
 _FULL = 0.8
 """DALI's threads count as always busy above this share of the time."""
 _IDLE = 0.6
@@ -40,7 +40,7 @@ benchmarks)."""
 _MOST_THREADS = 64
 """Maximum number of samples that a reader is advised to read at a time."""
 _STEP = 4
-"""Largest advised factor for the number of readers: few readers do not tell more."""
+"""Largest advised factor for the number of readers: times of few readers cannot predict more."""
 
 
 @dataclass(frozen=True)

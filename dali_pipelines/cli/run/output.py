@@ -38,8 +38,8 @@ DOMAIN = "dali-pipelines"
 AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 
 REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step", "image")
-"""The last one is the image that could not be read, if a sample has several: a name of --hdus, or a
-part."""
+"""The last column is the image that could not be read, if a sample has several: a name of --hdus,
+or a part."""
 
 NUM_IMAGES, COLUMNS, SIZE = 12, 6, 240
 """Contact sheet of the first images: their number, columns, and the size of each in pixels."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LISTED = 10
 """Maximum number of unreadable files that the summary names."""
 _STEADY_STEPS = 10
-"""In runs of this many steps the rates leave out the first batch."""
+"""In runs of at least so many steps the rates leave out the first batch."""
 
 
 def finish(run: Run, status: int) -> int:

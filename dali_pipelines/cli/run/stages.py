@@ -92,7 +92,7 @@ class Stages:
 
     @property
     def sample_s(self) -> float:
-        """Seconds of a reader with a core for a sample, over the number that it reads at once."""
+        """Seconds that a reader with a core takes per sample, with several read at once."""
         read_s = (self.read_s - self.read_queued_s) / self.reads_at_once
         return max(read_s, self.read_cpu_s) / max(1, self.samples)
 

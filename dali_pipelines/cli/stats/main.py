@@ -7,11 +7,12 @@
     dali-pipelines run --data archive/ --config stats.toml
 
 Images are those that `run` delivers with the same flags, but without flips, turns, mean, std,
-stretch, augmentations and transform. Each image gives one random window; a random area is the whole
-image. Recordings give their samples, or with --features their features; videos give the frames of
-one clip, by default a single frame. Rows are drawn at random, one from each of --count equal parts
-of the Index. For each channel the command prints mean, standard deviation and percentiles; pixels
-without a value are left out. With --by there is a table for each value of a column of the Index.
+stretch, augmentations and transform. Each image gives one random window; in place of a random area
+it gives all its pixels. Recordings give their samples, or with --features their features; videos
+give the frames of one clip, by default a single frame. Rows are drawn at random, one from each of
+--count equal parts of the Index. For each channel the command prints mean, standard deviation and
+percentiles; pixels without a value are left out. With --by there is a table for each value of a
+column of the Index.
 
 The file of -o has mean and std for `run --config`, and a stretch in a comment. For frames of AIA
 and HMI it has only stretches, one for each channel of a sample; for arrays it also has their

@@ -59,7 +59,7 @@ class PlacedReader:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of the Reader."""
+        """Columns of the Index that the Reader needs."""
         return getattr(self.reader, "notes", ())
 
     def read(self, row: Row, window: Window | None) -> Sample:
@@ -101,11 +101,11 @@ class SoundReader:
     """Reads each recording as it is stored: at its own rate, with all of its channels."""
 
     channels = 2
-    """Of the graph, so that it transposes; a recording may have others."""
+    """Number of channels for the graph, so that it transposes; a recording may have another."""
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Those of an AudioReader."""
+        """Specs of an AudioReader."""
         return AudioReader(1).specs
 
     def read(self, row: Row, window: Window | None) -> Sample:

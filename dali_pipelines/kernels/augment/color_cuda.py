@@ -155,7 +155,7 @@ def _mean(table, image):  # type: ignore[no-untyped-def]
 
 @njit
 def _colors_after(table, image, pixel, num_steps, mean):  # type: ignore[no-untyped-def]
-    """Return a pixel of three channels after the first steps."""
+    """Return a pixel of three channels after the first `num_steps` steps."""
     at = _field(table, image, IMAGE) + 12 * pixel
     red, green, blue = load_float32(at), load_float32(at + 4), load_float32(at + 8)
     numbers = _field(table, image, NUMBERS)
@@ -169,7 +169,7 @@ def _colors_after(table, image, pixel, num_steps, mean):  # type: ignore[no-unty
 
 @njit
 def _value_after(table, image, place, num_steps, mean):  # type: ignore[no-untyped-def]
-    """Return a value of a gray image after the first steps."""
+    """Return a value of a gray image after the first `num_steps` steps."""
     value = load_float32(_field(table, image, IMAGE) + 4 * place)
     numbers = _field(table, image, NUMBERS)
     largest, steps = load_float32(numbers), numbers + 4

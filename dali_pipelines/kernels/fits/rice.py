@@ -44,8 +44,8 @@ _pass_short = block_reader(short=True)
 _HIGHEST_SHORT = 10
 """Highest code of blocks whose differences are nearly always short."""
 _FEW_LONG = LANES // 4
-"""Up to this number, tiles with higher codes are read one by one; this is faster than long reads of
-all tiles."""
+"""If at most so many tiles have higher codes, they are read one by one; this is faster than long
+reads of all tiles."""
 _FEWEST = LANES // 8
 """Minimum number of tiles for which vectors are faster than one tile after the other."""
 

@@ -55,7 +55,7 @@ because loading the numbers of the image takes as long as computing a few pixels
 
 
 class WarpView(NamedTuple):
-    """Numbers of an image, for all its pixels; see `warp_cuda_table.WarpedImage`."""
+    """Values that are the same for all pixels of an image; see `warp_cuda_table.WarpedImage`."""
 
     out: Any
     rows: Any

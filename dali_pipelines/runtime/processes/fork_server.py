@@ -62,7 +62,8 @@ def _inherited() -> Iterator[None]:
     """Let a Python process that starts meanwhile import from the same folders as this one.
 
     Otherwise the fork server would import from the current folder first, which may have another
-    module `readers`, and not from the folder of the script. It also gets the main module.
+    module `readers`, and not from the folder of the script. The new process also gets the name of
+    the main module.
     """
     found = spawn.get_preparation_data("fork server")
     main = json.dumps({name: found[name] for name in _MAIN_KEYS if name in found})

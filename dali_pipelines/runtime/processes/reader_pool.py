@@ -40,9 +40,9 @@ _MOST_SENT = 64 * MESSAGE.size
 """Bytes to send at once: the kernel accepts 2 KiB whole or not at all, however small
 net.core.wmem_default is, so that no reader receives a part of a message."""
 _RECEIVED = 64 << 10
-"""Bytes to receive at once, at most."""
+"""Maximum number of bytes to receive at once."""
 _MOST_SLOTS = 64
-"""Slots that there is address space for, at least."""
+"""Minimum number of slots that there is address space for."""
 _CLOSED = "this pipeline was closed by another thread while it waited for its readers"
 
 
@@ -198,8 +198,9 @@ class ReaderPool:
     def _ask(self, wait: bool = False) -> None:
         """Ask the readers for a batch in each free slot.
 
-        Any thread may call this, and an array that is dropped inside it calls it again. A second
-        call that does not `wait` returns at once, as the first one asks for all free slots.
+        Any thread may call this. If an array is dropped during a call, this is called again inside
+        the call. A second call that does not `wait` returns at once, as the first one asks for all
+        free slots.
         """
         while self._free and self._asking.acquire(blocking=wait):
             try:
@@ -332,8 +333,9 @@ class _Channel:
     def send(self, messages: list[tuple[int, int, int, int]]) -> None:
         """Send messages, which readers receive one by one; no effect on a closed channel.
 
-        This does not wait. Messages that do not fit into the socket are left for `flush`: readers
-        take no tasks while they wait until their answers are received, in this same thread.
+        This does not wait. Messages that do not fit into the socket are left for `flush`. Waiting
+        could last forever: readers take no tasks before their answers are received, and this same
+        thread receives them.
         """
         self._unsent += b"".join(MESSAGE.pack(*message) for message in messages)
         self.flush()

@@ -51,7 +51,7 @@ class SentTiles(NamedTuple):
     """Bytes of some tiles for the graph."""
 
     data: NDArray[np.uint8]
-    """Shape (bytes,): the tiles, and zero bytes."""
+    """Shape (bytes,): the tiles, with zero bytes between or after them as padding."""
     starts: NDArray[np.int64]
     """First byte of each tile in `data`."""
     lengths: NDArray[np.int64]

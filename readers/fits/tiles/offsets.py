@@ -135,7 +135,7 @@ class ImageOffsets:
     def ranges(
         self, window: Window | None, planes: Sequence[int], *, header: bool = True
     ) -> Ranges:
-        """Return the ranges of a window in some planes, with or without those of `header`."""
+        """Return the ranges of a window in some planes; with `header` also those of the headers."""
         starts, stops = self.image.ranges(window, planes)
         if header:
             more = np.array(self.header, np.int64).T

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _ROW = "\ue000"
-"""Name of the column of row numbers. It is unlike all others: DuckDB suggests similar names."""
+"""Name of the column of row numbers. It resembles no other name, because DuckDB suggests similar
+names in its errors."""
 
 # A condition can reach only the table: no file, no network, no Python variable.
 _DUCKDB_CONFIG = {
