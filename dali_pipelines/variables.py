@@ -20,7 +20,7 @@ class Channels:
     """Channels of an image, or of one time of a sequence."""
 
     names: tuple[str, ...] | None
-    """Variables to read of each row; None for all, if the parts of a sample have other names."""
+    """Variables to read of each row; None for all, if those of the parts have different names."""
     count: int | None
     """Number of variables of each row, if `names` is None."""
     named: tuple[tuple[str, ChunkedArray], ...]

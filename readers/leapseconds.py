@@ -20,7 +20,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 class _Steps(NamedTuple):
     utc: list[int]
-    """Instants on the UTC scale, in ns. From each on TAI is ahead of UTC by `ahead`."""
+    """Instants on the UTC scale, in ns. TAI is ahead of UTC by `ahead` from each of them on."""
     tai: list[int]
     """The same instants on the TAI scale, ns."""
     ahead: list[int]

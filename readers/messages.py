@@ -48,7 +48,8 @@ def near(
 ) -> list[str]:
     """Return similar known names, most similar first, ignoring case.
 
-    `others` maps names of other projects to known names. `least` is the least similarity, up to 1.
+    `others` maps names of other projects to known names. `least` is the minimum similarity, up to
+    1.
     """
     meant = {other.lower(): ours for other, ours in others.items() if ours in known}
     meant |= {each.lower(): each for each in known}

@@ -127,7 +127,7 @@ class Training:
         return 128 + signal.SIGTERM if stopped else 0
 
     def step(self, batch: dict[str, torch.Tensor], stop: bool) -> bool:
-        """Learn from a batch of each rank, which may be empty; return whether any is to stop."""
+        """Learn from a batch of each rank, which may be empty; return whether a rank must stop."""
         image, rows = batch["image"].nan_to_num(0, 0, 0), batch["row"].tolist()
         if not rows:  # DDP needs a backward pass on each rank: a blank window of weight 0
             image, rows = image.new_zeros((1, 1, self.flags.crop, self.flags.crop)), [0]

@@ -174,7 +174,7 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
     channels = _table("[channels]", settings.pop("channels", {}))
     if unknown := set(settings) - _SETTINGS:
         raise ValueError(
-            f"unknown keys {_listed(unknown)}; known are {_listed(_SETTINGS)}, and the tables "
+            f"unknown keys {_listed(unknown)}; known keys: {_listed(_SETTINGS)}, and the tables "
             "[stretch] and [channels]"
         )
     if missing := _NEEDED - set(settings):
@@ -193,7 +193,9 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
 def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
     """Make a Stretch from its fields; ``range`` replaces mean and std, see `Stretch.onto`."""
     if unknown := set(settings) - _STRETCH:
-        raise ValueError(f"{where}: unknown keys {_listed(unknown)}; known are {_listed(_STRETCH)}")
+        raise ValueError(
+            f"{where}: unknown keys {_listed(unknown)}; known keys: {_listed(_STRETCH)}"
+        )
     for key, value in settings.items():
         if key in _PAIRS:
             if not (isinstance(value, list) and len(value) == 2 and all(map(is_number, value))):

@@ -328,7 +328,7 @@ def _arguments(settings: Mapping[str, Any], known: Mapping[str, Flag]) -> list[s
     if unknown := sorted(set(settings) - set(known)):
         raise ValueError(
             f"unknown keys {', '.join(unknown)}; {did_you_mean(unknown[0], known)}"
-            f"known are {', '.join(sorted(known))}"
+            f"known keys: {', '.join(sorted(known))}"
         )
     arguments: list[str] = []
     positional: list[str] = []

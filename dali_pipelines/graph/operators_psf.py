@@ -93,7 +93,10 @@ class FrameDeconvolver:
         return deconvolver(image[..., 0])[..., None]
 
     def _of(self, wavelnth: Any) -> Deconvolver | None:
-        """Return the deconvolution of a frame's channel; without one None, or on a GPU all NaN."""
+        """Return the deconvolution of a frame's channel.
+
+        If the channel has none, this is None on a CPU, and a deconvolution to NaN on a GPU.
+        """
         xp, one = array_module(wavelnth), wavelnth.reshape(1)
         if xp is np:
             return _deconvolver(int(one[0]), None) if one[0] in self.channels else None

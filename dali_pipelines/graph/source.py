@@ -223,7 +223,7 @@ def turned_pixels(source: Source, peek: Peek | None) -> int:
 def first_readable(
     columns: Columns, look: Callable[[Row], Result], read_timeout: float | None
 ) -> tuple[Row, Result]:
-    """Return the first row that `look` can read, and its result; raise the error if none of a few.
+    """Return the first row that `look` can read, and its result; raise if the first few fail.
 
     If remote storage cannot be reached, or does not answer for several rows, that error is raised.
     """

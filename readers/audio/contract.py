@@ -33,4 +33,4 @@ class Sound(ABC):
         """
 
     def check_end(self) -> None:  # noqa: B027 - most formats need no check
-        """Raise ValueError if the file is cut off and only its end tells."""
+        """Raise ValueError if the file is cut off, in formats whose header does not tell."""

@@ -65,12 +65,12 @@ class Keys:
         return Stored(self.folder + self.begin + self.separator.join(map(str, at)))
 
     def note(self) -> tuple[dict[str, Any], bytes]:
-        """Return its fields."""
+        """Return the fields that describe it, for JSON, and no bytes."""
         return {"folder": self.folder, "begin": self.begin, "separator": self.separator}, b""
 
     @classmethod
     def of_note(cls, fields: Mapping[str, Any], content: bytes) -> Keys:
-        """Return what `note` describes."""
+        """Make the object from the result of `note`."""
         del content
         return cls(**fields)
 
@@ -91,7 +91,7 @@ class Inline:
 
     @classmethod
     def of_note(cls, fields: Mapping[str, Any], content: bytes) -> Inline:
-        """Return what `note` describes."""
+        """Make the object from the result of `note`."""
         return cls(content)
 
 
@@ -107,7 +107,7 @@ class ChunkedArray:
     """Type of the elements as stored, with byte order, such as ``<f4``."""
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
-    """Shape of a chunk. Those at the end of an axis have the same one."""
+    """Shape of all chunks, also of those at the end of an axis."""
     select: tuple[int | None, ...]
     """Position on each axis: a number, `ROW` for the plane of the row, or None for the two axes of
     the image, its rows and columns."""
@@ -117,7 +117,8 @@ class ChunkedArray:
     codecs: tuple[Codec, ...] = ()
     """Filters in the order in which they were applied to the elements of a chunk."""
     order: tuple[int, ...] = ()
-    """Axes as the elements of a chunk are stored, slowest first; () for their own order, C."""
+    """Order of the axes in which the elements of a chunk are stored, slowest first; () for C
+    order."""
     fill: bytes = b""
     """Element of a chunk without bytes, as stored; empty for 0."""
     packing: Packing | None = None
@@ -324,7 +325,7 @@ def unpacked(note: bytes) -> dict[str, ChunkedArray]:
 
 
 def _tuples(value: Any) -> Any:
-    """Return what JSON made of tuples, with tuples."""
+    """Convert the lists that JSON made of tuples back to tuples."""
     if isinstance(value, dict):
         return {name: _tuples(one) for name, one in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -43,7 +43,7 @@ class _Header(NamedTuple):
     nbytes: int
     """Bytes of the content."""
     blocksize: int
-    """Bytes of a block of it; the last one may be shorter."""
+    """Bytes of a block of the content; the last one may be shorter."""
     cbytes: int
     """Bytes of the chunk."""
 

@@ -1,4 +1,4 @@
-"""Read the bytes that several chunks need, each in steps, all of a step at once."""
+"""Read the bytes of several chunks in steps, in each step those of all chunks at once."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def check_codecs(owner: str, codecs: Sequence[Codec]) -> None:
     for codec in codecs:
         if codec["id"] not in KNOWN:
             raise ValueError(
-                f"{owner} has the filter {codec['id']!r}, which is not read; known are "
-                f"{', '.join(sorted(KNOWN))}: write it again with one of them"
+                f"{owner} has the filter {codec['id']!r}, which is not supported: write it again "
+                f"with some of {', '.join(sorted(KNOWN))}"
             )
 
 
@@ -76,7 +76,7 @@ def decoded(data: Content, codecs: Sequence[Codec], skipped: int, nbytes: int) -
 
 
 def _merged(codecs: list[Codec]) -> list[Codec]:
-    """Return filters with a shuffle before HDF5's LZ4 as a setting of it: one call undoes both."""
+    """Make a shuffle before HDF5's LZ4 a setting of LZ4, because one call undoes both."""
     if [codec["id"] for codec in codecs[-2:]] == ["shuffle", "hdf5_lz4"]:
         return [*codecs[:-2], {**codecs[-1], "elementsize": codecs[-2]["elementsize"]}]
     return codecs

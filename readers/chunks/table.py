@@ -1,4 +1,4 @@
-"""Places of chunks: of one, and a table of all that are in one file, as in HDF5."""
+"""Places of chunks: of a single chunk, and a table of all chunks of one file, as in HDF5."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ChunkTable:
 
     @classmethod
     def of_note(cls, fields: Mapping[str, Any], content: bytes) -> ChunkTable:
-        """Return what `note` describes."""
+        """Make the object from the result of `note`."""
         planes = np.frombuffer(zlib.decompress(content), np.uint8).reshape(8, -1)
         gaps, nbytes, skipped = planes.T.copy().view("<i8").reshape(3, *fields["shape"])
         # A chunk starts after the previous chunk and a gap.

@@ -132,11 +132,11 @@ def _exact(number: float, dtype: np.dtype[Any]) -> float:
 
 
 def viewed(stored: NDArray[Any], packing: Packing | None) -> NDArray[Any]:
-    """Return integers as those with or without a sign that have their bits, as packing says."""
+    """Return integers as signed or unsigned integers with the same bits, as the packing says."""
     return stored.view(viewed_dtype(stored.dtype, packing))
 
 
 def viewed_dtype(dtype: np.dtype[Any], packing: Packing | None) -> np.dtype[Any]:
-    """Return the type of elements as stored, with the sign that the attribute _Unsigned says."""
+    """Return the type of stored elements, signed or unsigned as the attribute _Unsigned says."""
     view = packing["view"] if packing else ""
     return np.dtype(dtype.str.replace(dtype.kind, view)) if view else dtype

@@ -245,14 +245,14 @@ def _sharding(
     inner = settings["chunk_shape"]
     fits = len(inner) == len(chunks) and all(_is_length(length, 1) for length in inner)
     if not fits or any(one % other for one, other in zip(chunks, inner, strict=True)):
-        raise ValueError(f"{owner} has chunks of {inner} in shards of {tuple(chunks)}")
+        raise ValueError(f"{owner} has chunks of {inner}, which do not fill shards of {chunks}")
     index = settings.get("index_codecs") or []
     names = [one["name"] for one in index]
     if names not in (["bytes"], ["bytes", "crc32c"]):
         raise ValueError(f"{owner} has an index of shards with the filters {names}: not read")
     location = settings.get("index_location", "end")
     if location not in ("start", "end"):
-        raise ValueError(f"{owner} has the index of shards at {location!r}")
+        raise ValueError(f"{owner} has the index of shards at {location!r}, not 'start' or 'end'")
     is_big = (index[0].get("configuration") or {}).get("endian") == "big"
     decoding = _Decoding.of(owner, settings["codecs"], dtype, inner)
     codec = {
@@ -416,7 +416,7 @@ class ZarrStore:
 
     @property
     def is_consolidated(self) -> bool:
-        """Whether the metadata of its arrays are copies, which may be older than these."""
+        """Whether the metadata of its arrays are copies in one object, which may be out of date."""
         return self._consolidated is not None
 
     def coordinate(self, array: ZarrArray, dim: str) -> ZarrArray | None:

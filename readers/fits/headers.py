@@ -97,7 +97,7 @@ class Cards:
         return self.text[80 * number : 80 * number + 80]
 
     def repeats(self, name: bytes) -> bool:
-        """Return whether several cards have a name."""
+        """Return whether several cards have this name."""
         return self.names.count(name) > 1
 
     def value(self, name: bytes) -> Value:

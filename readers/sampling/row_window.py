@@ -115,7 +115,7 @@ class RowWindow(Window):
 
 
 def _first(free: int, fraction: float | None, step: int) -> int:
-    """Return the position of a window that leaves `free` pixels; negative: pixels are missing."""
+    """Return the position of a window that leaves `free` pixels; pixels are missing if negative."""
     return -(-free // 2) if free < 0 else offset(free, fraction, step)
 
 

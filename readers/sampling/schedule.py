@@ -32,7 +32,7 @@ class Slot:
     index: int
     """Index in the batch."""
     position: int
-    """Position in the epoch; in the tail at least the number of rows."""
+    """Position in the epoch; in the tail it is the number of rows or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Schedule:
         return self.shard.num_shards * self.batch_size
 
     def steps(self, epoch: int) -> int:
-        """Return the number of steps of an epoch; of the first epoch the remaining steps."""
+        """Return the number of steps of an epoch; for the first epoch only those that remain."""
         if self.epoch_steps is not None:
             first, taken = divmod(self.first_step, self.epoch_steps)
             return self.epoch_steps - (taken if epoch == first else 0)
@@ -98,7 +98,7 @@ class Schedule:
         return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
 
     def locate(self, count: int) -> Slot:
-        """Return the slot of DALI's ``SampleInfo.idx_in_epoch``, counted from the start."""
+        """Return the slot of a sample; `count` is DALI's ``idx_in_epoch``, which never restarts."""
         step, index = divmod(count, self.batch_size)
         if self.epoch_steps is not None:
             taken = self.shard.position(step, index, self.batch_size)

@@ -35,9 +35,9 @@ def decoded(
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yield the numbers and RGB pixels, shape (height, width, 3), of frames, in any order.
 
-    Only packets from the key frame before the first one to the last one are read and decoded. If
-    frames are missing then, as after the key frames of intra refresh, which show parts of the
-    picture, it begins again at key frames before.
+    Only packets from the key frame before the first frame up to the last frame are read and
+    decoded. If some frames are then missing, decoding begins again at earlier key frames: with
+    intra refresh a key frame shows only a part of the picture.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def decoded(
 def _decoded(
     place: Place, packets: Packets, start: int, stop: int, missing: Set[int]
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Yield the frames of `missing` that packets give."""
+    """Yield those frames of `missing` to which the packets decode."""
     av = import_av()
     wanted = frozenset(missing)
     context = context_of(packets.stream)

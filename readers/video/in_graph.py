@@ -1,8 +1,8 @@
 """Clips that DALI's decoder takes exactly, and the small files in which it gets them.
 
-The rules follow from the source of DALI 2.4. On a GPU its decoder takes the pictures of NVDEC one
-by one for those of the packets, keeps eight to find the next one to show, and converts colours by
-BT.601.
+The rules follow from the source of DALI 2.4. On a GPU its decoder assumes that each picture of
+NVDEC is the frame of the next packet. It looks for the frame to show among eight, and converts
+colours by BT.601.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CODECS: dict[str, tuple[str, ...]] = {
     "gpu": ("h264", "hevc", "vp8", "vp9"),
 }
 _NVDEC_SIDES = 144, 4096
-"""Smallest and largest height and width that NVDEC takes of all these codecs."""
+"""Smallest and largest height and width that NVDEC takes for all of these codecs."""
 _NVDEC_KEPT = 8
 BT709 = 1
 """FFmpeg's number of a matrix; the graph corrects its colours."""

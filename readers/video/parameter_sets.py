@@ -1,4 +1,4 @@
-"""Parameter sets of H.264 and HEVC between the frames, without which later ones are misread."""
+"""Parameter sets of H.264 and HEVC between frames, without which later frames are misread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ParameterSets:
         self._length_bytes = (extradata[at] & 3) + 1 if has_lengths else 0
 
     def suffice(self, packet: bytes) -> bool:
-        """Return whether decoding can begin with a packet, as far as these are concerned."""
+        """Return whether the parameter sets suffice to begin decoding with a packet."""
         if not self._has_any:
             return True
         if own := tuple(filter(self._is_set, self._units(packet))):

@@ -22,18 +22,18 @@ _HEADER_BYTES = 64
 _RECENT_BYTES = 16 << 20
 """Bytes that were read last and are kept; FFmpeg reads up to 5 MB before it gives a packet."""
 _MOST_UNDECODED = 64
-"""Packets after which a frame must have come."""
+"""Maximum number of packets until the decoder returns the first frame."""
 _VP8_SHOWN = 0x10
 """Flag in the first byte of a packet of VP8."""
 _BEGINS = 12
-"""Bytes that tell formats apart."""
+"""Number of first bytes of a file that tell formats apart."""
 _MATROSKA_BYTES = 256
 """Bytes at the beginning of a file of Matroska that include the size of its segment."""
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
 _MOST_BACK = 1.0
 """Seconds by which decoding times may go back; they do by some ms where they are rounded."""
 _PARAMETERS = ("new_extradata", "param_change", "palette")
-"""What a container may hold beside a packet that its decoder needs."""
+"""Side data of packets that change the parameters of the decoder."""
 _ENCRYPTED = ("encv", "drmi")
 """Tags of streams of MP4 that are encrypted."""
 
@@ -323,9 +323,10 @@ def _needs_container(stream: Stream, reason: str) -> str:
 
 
 def _leads(decoder: str, ticks: list[int]) -> bool:
-    """Return whether the next packet is shown before the first key frame, which has come.
+    """Return whether the next packet follows the first key frame, but is shown before it.
 
-    Of HEVC that was cut out of a video, those refer to frames before the cut, and are left out.
+    In HEVC that was cut out of a video, such packets refer to frames before the cut, and are left
+    out.
     """
     return decoder == "hevc" and bool(ticks) and all(tick < ticks[0] for tick in ticks[1:])
 

@@ -94,7 +94,7 @@ class Objects:
                 raise KeyError(f"{self.name} has no column {name!r}; {meant}{self._it_has}")
 
     def check_either(self, *pairs: Sequence[str]) -> None:
-        """Raise KeyError for the lack of all these pairs of columns."""
+        """Raise KeyError if the catalogue has none of these pairs of columns."""
         found = ([(name, near(name, self.names)[:1]) for name in pair] for pair in pairs)
         guesses = (
             f"set {', '.join(f'{name}={guess[0]!r}' for name, guess in pair)}"

@@ -14,7 +14,7 @@ from readers.index.schema import holds_text
 from readers.places.contract import Place
 
 RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag", "hdu", "plane")
-"""Columns that locate the data of a row. So do columns of text ``path_...``, for other files."""
+"""Columns that locate the data of a row. Columns of text ``path_...`` locate its other files."""
 
 
 class Span(NamedTuple):

@@ -143,9 +143,9 @@ By = str | TimeBlocks | TimeOrder
 def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np.uint64]:
     """Return the hash of each block, see `Index.split`.
 
-    To spread parts over time, the hashes of a run are in different tenths of [0, 2**64), and the
-    hashes of two runs in different twentieths. The order in a run is random: a fixed order could
-    have the period of a year.
+    To spread parts over time, the hashes of a run of ten blocks are in different tenths of [0,
+    2**64), and the hashes of two runs in different twentieths. The order in a run is random: a
+    fixed order could have the period of a year.
     """
 
     def drawn(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

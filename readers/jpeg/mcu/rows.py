@@ -29,9 +29,9 @@ class McuRows:
     """Positions and checksums of the rows of MCUs in a file."""
 
     file_nbytes: int
-    """Bytes of the file, to recognise the file."""
+    """Size of the file in bytes, to recognise the file."""
     header_nbytes: int
-    """Bytes before the entropy-coded data."""
+    """Number of bytes before the entropy-coded data."""
     header_crc: int
     """CRC-32 of the header, to recognise the file."""
     starts: NDArray[np.int64]
