@@ -54,7 +54,7 @@ class NpyReader:
     channels: int = 1
 
     regions: ClassVar[bool] = True
-    """It reads the pixels of `Window.within`."""
+    """The Reader reads the pixels of `Window.within`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, str) or self.dtype not in _DTYPES:

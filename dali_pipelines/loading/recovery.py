@@ -40,7 +40,7 @@ def damage_of(image: int | None, names: Sequence[str]) -> str:
 
 
 def image_names(hdus: Any) -> tuple[str, ...]:
-    """Return the names of the setting ``hdus``, the image of the settings first; () without it."""
+    """Return the names in the setting ``hdus``, that of the main image first; () without it."""
     names = tuple(hdus) if isinstance(hdus, Mapping) else ()  # the factory rejects others
     return tuple(sorted(names, key=lambda name: name != "image"))
 

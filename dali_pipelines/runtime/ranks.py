@@ -218,7 +218,7 @@ def _initialised() -> tuple[int, int] | None:
 
 
 def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and number of processes if the variables agree on them."""
+    """Return rank and number of processes; ValueError if the variables disagree."""
     claims = _claims(environ)
     if "TORCHELASTIC_RUN_ID" in environ:  # MPI or Slurm may have launched it
         claims = claims[:1]
@@ -237,7 +237,7 @@ def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _claims(environ: Mapping[str, str]) -> list[_Claim]:
-    """Return the values of the general variables, and of MPI's, or without these of Slurm's."""
+    """Return the values of the general variables, and of MPI's; if MPI has none, of Slurm's."""
     general = _claim(_GENERAL, environ)
     others = (_claim(names, environ) for names in (*_MPI, _slurm(environ)))
     # A single process of srun or mpirun may launch processes itself.

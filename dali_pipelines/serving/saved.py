@@ -19,7 +19,7 @@ from readers.index.grouping.frames import Frames
 from readers.values import is_integer
 
 VERSION = 1
-"""Version of the results: each release that makes other images from the same settings raises it."""
+"""Version of the results. A release that makes other images from the same settings raises it."""
 
 _HEAD = """\
 # Preprocessing of images for a model, saved by dali-pipelines {release}.

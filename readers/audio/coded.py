@@ -48,7 +48,7 @@ _ID3_FOOTER = 0x10
 _MP3_FRAME = 2048
 """Bytes in which the first frame of an MP3 has its list of frames, if it has one."""
 _COUNTED = 1 << 16
-"""Samples to decode at a time to count them."""
+"""Number of samples to decode at a time when samples are counted."""
 _UNKNOWN = 1 << 48
 """Lengths from here on mean an unknown length, e.g. of FLAC that was written into a pipe."""
 

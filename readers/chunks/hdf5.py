@@ -205,7 +205,7 @@ class Hdf5Variable:
 
     @property
     def shown(self) -> str:
-        """Its name, for messages."""
+        """Name of the variable, for messages."""
         return repr(self.name)
 
     @cached_property
@@ -398,7 +398,7 @@ def _attributes(item: Any) -> dict[str, Any]:
 
 
 def _is_plain(stored: Any, dtype: np.dtype[Any]) -> bool:
-    """Say whether elements are stored as NumPy holds them: h5py converts others."""
+    """Return whether elements are stored as in NumPy's arrays; h5py converts all others."""
     import h5py
 
     if isinstance(stored, h5py.h5t.TypeEnumID):

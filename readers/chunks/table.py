@@ -59,7 +59,7 @@ class ChunkTable:
         )
 
     def add(self, at: tuple[int, ...], start: int, nbytes: int, skipped: int) -> None:
-        """Say where a chunk is."""
+        """Record where a chunk is."""
         self.starts[at], self.nbytes[at], self.skipped[at] = start, nbytes, skipped
 
     def part(self, blocks: tuple[slice, ...]) -> ChunkTable:

@@ -99,7 +99,7 @@ class ZarrArray:
 
     @property
     def check(self) -> str:
-        """Object with its metadata, below the root."""
+        """Path, below the root, of the object with its metadata."""
         return self._folder + (_V3 if self.is_v3 else _V2)
 
     @property

@@ -76,7 +76,7 @@ class FitsReader:
     largest_tile: float = math.inf
 
     regions: ClassVar[bool] = True
-    """It reads the pixels of `Window.within`."""
+    """The Reader reads the pixels of `Window.within`."""
     notes: ClassVar[tuple[str, ...]] = (COLUMN,)
     """Optional column of the Index."""
     specs: ClassVar[tuple[SampleSpec, ...]] = (

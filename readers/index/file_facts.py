@@ -13,7 +13,7 @@ from readers.index.arrow import pa, pc
 from readers.index.skipped import Skipped
 
 _AHEAD = 1024
-"""Maximum number of values that wait for a thread."""
+"""Maximum number of values that wait for a free thread."""
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")

@@ -1160,7 +1160,7 @@ class Index:
         return str(self._value("path", row))
 
     def name(self, row: int) -> str:
-        """Return the path of a row; for a span of a file, also its first byte and end."""
+        """Return the path of a row, and for a span of a file the span's first byte and end."""
         return LOCAL.at(self.path(row), *(self._value(name, row) for name in SPAN)).name
 
     def hdu(self, row: int) -> int | None:

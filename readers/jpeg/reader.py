@@ -96,7 +96,7 @@ class JpegReader:
     this image. ``deep``: whether samples have 16 bits instead of 8. ``colour_png``: whether this
     image is a PNG with 8-bit colours."""
     regions: ClassVar[bool] = True
-    """It reads the pixels of `Window.within`."""
+    """The Reader reads the pixels of `Window.within`."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
     """Optional column of the Index."""
 

@@ -67,8 +67,8 @@ class _Raw(io.RawIOBase):
 class BlockFile(_Raw):
     """File object that keeps all blocks it has read, for libraries that seek back and forth.
 
-    The same request reads a few more blocks before and after, because related data are often on
-    both sides of a boundary.
+    Each request also reads a few blocks before and after, because related data are often on both
+    sides of a boundary.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from readers.video.contents import is_plain, is_progressive_h264
 from readers.video.packets import HIDDEN, Packets, Stream
 
 GraphDecoder = Literal["cpu", "gpu"]
-"""Decoder of DALI: FFmpeg without H.264, HEVC and AV1, or NVDEC."""
+"""Decoder of DALI: on a CPU FFmpeg, but without H.264, HEVC and AV1; on a GPU NVDEC."""
 _CODECS: dict[str, tuple[str, ...]] = {
     "cpu": ("vp8", "vp9", "mjpeg"),
     "gpu": ("h264", "hevc", "vp8", "vp9"),
@@ -31,7 +31,7 @@ _NVDEC_KEPT = 8
 BT709 = 1
 """FFmpeg's number of a matrix; the graph corrects its colours."""
 _BT601 = 2, 5, 6
-"""FFmpeg's numbers of a matrix that is not named, and of the two names of BT.601."""
+"""FFmpeg's numbers of the matrices that count as BT.601: unspecified, and two names of BT.601."""
 _FULL = 2
 """FFmpeg's number of the full range."""
 _HEVC_MAIN = 1

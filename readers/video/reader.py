@@ -95,7 +95,7 @@ class VideoReader:
     graph: GraphDecoder | None = None
 
     regions: ClassVar[bool] = True
-    """It reads the pixels of `Window.within`."""
+    """The Reader reads the pixels of `Window.within`."""
     uses_draws: ClassVar[bool] = True
     """It draws the first frame of a clip; in mode ``eval`` clips are in the middle."""
     notes: ClassVar[tuple[str, ...]] = (NOTE, FRAME, START, DURATION)

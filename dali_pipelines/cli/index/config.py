@@ -323,7 +323,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         self.check_keys(("label", "class_name") if self.class_folders else ())
 
     def check_keys(self, columns: Sequence[str]) -> None:
-        """Raise ValueError if ``--keys`` make columns that conflict with these."""
+        """Raise ValueError if ``--keys`` make columns that conflict with `columns`."""
         from readers.index.fact_table import check_keys
 
         try:

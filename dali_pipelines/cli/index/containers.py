@@ -51,7 +51,7 @@ def _kind(config: IndexConfig) -> Kind | None:
 
 
 def _by_suffix(data: str) -> str | None:
-    """Return the kind of the containers; None if `Index.scan` shall find it."""
+    """Return the kind of the containers; None if `Index.scan` determines it."""
     from readers.index.containers import kinds
     from readers.index.containers.tables import peeked
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def is_first_on_top(file: Row) -> bool:
     """Return whether the coordinate of the rows of an array decreases, as from north to south.
 
-    Then xarray's plot has the first row on top. `file` needs the note of its arrays. The result is
-    False if there is no readable coordinate, or if the file has no arrays.
+    Then xarray's plot has the first row on top. `file` needs the column that describes its arrays.
+    The result is False if there is no readable coordinate, or if the file has no arrays.
     """
     note = file.notes.get(NOTE)
     return bool(note) and _is_decreasing(file.path, note, file.places)

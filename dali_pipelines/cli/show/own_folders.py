@@ -16,7 +16,7 @@ _FOLDERS: dict[str, tuple[str, tuple[Callable[[str], Path], ...]]] = {
     "Matplotlib": ("MPLCONFIGDIR", (user_config_path, user_cache_path)),
     "SunPy": ("SUNPY_CONFIGDIR", (user_config_path,)),
 }
-"""For each library: the variable with its folder, and its default folders."""
+"""For each library: the environment variable that sets its folder, and its default folders."""
 
 
 def use_writable_folders() -> None:

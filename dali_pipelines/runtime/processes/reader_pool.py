@@ -156,7 +156,7 @@ class ReaderPool:
             self._pinned = None
 
     def _opened(self) -> tuple[SharedMemory, socket.socket]:
-        """Open the slab and the socket; return the readers' end of it."""
+        """Open the slab and the socket; return the readers' end of the socket."""
         batch_size, num_readers = self._source.schedule.batch_size, self._num_readers
         room = region_bytes(num_readers)
         most_slots = max(_MOST_SLOTS, 2 * self._num_slots)

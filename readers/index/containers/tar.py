@@ -46,7 +46,7 @@ class _Sample:
     texts: dict[str, Any] = field(default_factory=dict)
     """Contents of short texts, values of JSON."""
     error: ValueError | None = None
-    """Error of a text that cannot be read."""
+    """Error, if a member that should be text cannot be read."""
 
 
 def tar_table(

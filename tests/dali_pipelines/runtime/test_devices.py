@@ -40,7 +40,7 @@ except RuntimeError as error:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize(
     ("variable", "expected"),
-    [(None, "3"), ("NO_GPU", "0"), ("BROKEN", "GPUs could not be counted .*: set devices")],
+    [(None, "3"), ("NO_GPU", "0"), ("BROKEN", "GPUs could not be counted (")],
 )
 def test_without_pytorch_cuda_is_asked(
     tmp_path: Path,
