@@ -160,7 +160,7 @@ class HeaderReader:
         return FoundHdu(number, extent, cards)
 
     def check_end(self, hdu: HduExtent) -> None:
-        """Raise NeedsAstropy if data of an HDU are missing, or if no HDU follows other bytes.
+        """Raise NeedsAstropy if data of an HDU are missing, or if what follows is not an HDU.
 
         The last block of the file may be cut short.
         """

@@ -39,8 +39,8 @@ _ALIGNED = 256
 _BLOCK = 1 << 20
 """Minimum size of a block, in bytes."""
 _EIGHTH = 3
-"""Number of binary digits after the first in the size of a block. Sizes are rounded up to them, so
-that later arrays of similar size also fit."""
+"""The size of a block is rounded up to so many binary digits after the first one, so that later
+arrays of similar size also fit."""
 BLOCK_UNIT = _BLOCK >> _EIGHTH
 """Blocks begin and end at multiples of this many bytes of their region."""
 

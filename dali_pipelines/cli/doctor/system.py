@@ -266,11 +266,13 @@ def folders(job: Job) -> Finding:
     ):
         if not is_writable(folder):
             lacking.append(
-                f"{folder} cannot, so {cache_folder()} is used instead: set {name} to a permanent "
-                "folder"
+                f"{folder} cannot be written, so {cache_folder()} is used instead: set {name} to a "
+                "permanent folder"
             )
     if not is_writable(_SHM):
-        lacking.append(f"{_SHM} cannot, which NCCL and workers of PyTorch's DataLoader need")
+        lacking.append(
+            f"{_SHM} cannot be written, but NCCL and workers of PyTorch's DataLoader need it"
+        )
     words = "; ".join((f"folders: can be written, {', '.join(found)}", *lacking))
     return note(words) if lacking else ok(words)
 

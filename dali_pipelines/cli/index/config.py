@@ -339,7 +339,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
 
     @property
     def for_files(self) -> list[str]:
-        """Flags for the scan of files that were given."""
+        """Given flags that are only for the scan of files."""
         return [name for name in _OF_FILES if name in self.changed]
 
     @property
