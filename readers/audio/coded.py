@@ -42,7 +42,7 @@ _WHOLE_BYTES, _BUFFER_BYTES = 4 << 20, 64 << 10
 """Largest remote recording that is fetched whole, and bytes to fetch at a time from larger ones:
 libsndfile reads many small pieces."""
 _ID3 = struct.Struct(">3s2BB4B")
-"""Begin of ID3 at the head of an MP3: its name, two versions, flags, and four times 7 bits of its
+"""Start of ID3 at the head of an MP3: its name, two versions, flags, and four times 7 bits of its
 length."""
 _ID3_FOOTER = 0x10
 _MP3_FRAME = 2048

@@ -184,7 +184,7 @@ def read_content(stored: Stored, spans: Sequence[tuple[int, int]], nbytes: int) 
     # Blocks are written by threads, so they are in any order; one ends where the next one begins.
     edges = np.append(np.sort(starts), header.cbytes)
     if edges[0] < table_end or edges[-2] >= header.cbytes:
-        raise ValueError("a block of a chunk of Blosc is outside it")
+        raise ValueError("a chunk of Blosc is damaged: a block is outside the chunk")
     size = header.blocksize
     numbers = sorted({n for start, stop in spans for n in range(start // size, -(-stop // size))})
     if numbers == [num_blocks - 1] and num_blocks > 1:

@@ -31,7 +31,7 @@ class Range(NamedTuple):
     stop: int | None
     """End; None for the end of the object. Ranges are clipped there."""
     least: int = 0
-    """Least length of the object; a shorter one was cut off."""
+    """Minimum length of the object; a shorter object was cut off."""
     expected: int = 1
     """Bytes of the first request to a remote object whose length is unknown."""
 

@@ -39,7 +39,7 @@ _NOT_READ = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
 
 @contextmanager
 def open_hdf5(path: str, places: Places, names: Sequence[str] | None = ()) -> Iterator[Hdf5File]:
-    """Open a file or object for its structure.
+    """Open a file or object to read its structure.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ FRAME = "frame"
 START, DURATION = "start", "duration"
 """Columns of the Index with the part of the video that a row is, in seconds."""
 HIDDEN = -1
-"""Number of packets that show no frame."""
+"""Value in place of the number of a frame, for packets that show no frame."""
 _TOLERANCE = 0.05
 """Seconds by which a noted part may exceed its video, as for recordings."""
 _ROUNDED = 0.0006
