@@ -37,7 +37,8 @@ _TAIL_BYTES = 64 << 10
 _LAST_PAGE = 4
 """Flag of the last page of an OGG stream."""
 _PAGE_HEADER = 27
-"""Bytes of a page before the lengths of its segments, of which the last is their number."""
+"""Number of bytes of a page before the lengths of its segments. The last of these bytes is the
+number of segments."""
 _WHOLE_BYTES, _BUFFER_BYTES = 4 << 20, 64 << 10
 """Largest remote recording that is fetched whole, and bytes to fetch at a time from larger ones:
 libsndfile reads many small pieces."""

@@ -88,7 +88,7 @@ def open_hdf5(path: str, places: Places, names: Sequence[str] | None = ()) -> It
 
 
 def _rehearse(blocks: BlockFile, names: Sequence[str] | None) -> None:
-    """Touch the descriptions of variables in a file, whichever can be read."""
+    """Read the descriptions of variables in a file, except those that cannot be read."""
     import h5py
 
     with h5py.File(blocks, "r") as opened:
@@ -372,7 +372,7 @@ def for_plane(array: ChunkedArray, plane: int | None) -> ChunkedArray:
 
 
 def _is_only_an_axis(item: h5py.Dataset) -> bool:
-    """Say whether a data set is an axis of netCDF4 without coordinates."""
+    """Return whether a data set is an axis of netCDF4 without coordinates."""
     name = item.attrs.get("NAME", b"") if len(item.shape or ()) == 1 else b""
     return isinstance(name, bytes) and name.startswith(_NO_VARIABLE)
 

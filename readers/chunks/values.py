@@ -127,7 +127,7 @@ def scaled(stored: NDArray[Any], packing: Packing) -> NDArray[Any]:
 
 
 def _exact(number: float, dtype: np.dtype[Any]) -> float:
-    """Return a number that NumPy does not round to a type of floats, unless it is one of these."""
+    """Return a number as float64 unless it is exact in `dtype`, to which NumPy would round it."""
     return number if float(dtype.type(number)) == number else np.float64(number)
 
 

@@ -209,7 +209,7 @@ def _selections(
     *,
     may_be_constant: bool = False,
 ) -> Iterator[tuple[dict[str, int], tuple[int | None, ...]]]:
-    """Yield what rows show, and where on the axes for which `isel` has several positions."""
+    """Yield the selection of each channel, after its positions on axes with several in `isel`."""
     lengths = dict(zip(dimension_names(array, dim), array.shape, strict=True))
     several = {
         axis: _positions(array.shown, axis, lengths[axis], given)
@@ -223,7 +223,7 @@ def _selections(
 
 
 def _positions(shown: str, axis: str, length: int, given: Any) -> list[int]:
-    """Return several positions on an axis, counted from its begin.
+    """Return several positions on an axis, counted from its first position.
 
     ValueError if there are none, or one twice; `select_axes` refuses those outside.
     """
@@ -307,7 +307,7 @@ def chunked_arrays(
     dim: str | None,
     isel: Mapping[str, Positions],
 ) -> list[ChunkedArray]:
-    """Check the axes of arrays, and return the channels that they are."""
+    """Check the axes of arrays, and return their channels."""
     _check_axes(found, isel)
     arrays = _channels(store, found, dim, isel, may_be_constant=variables is not None)
     check_orientation(arrays)
