@@ -187,7 +187,11 @@ def test_damaged_files_equal_soundfile_with_seek(tmp_path: Path, format: str, ki
                 with suppress(ReadError, AssertionError):  # also of a position beyond its end
                     segment(row, start, length, 150_000)
             else:
-                if sound_facts(row).frames != frames:
+                try:
+                    found_frames = sound_facts(row).frames
+                except ReadError:  # a part of the last page is missing; libsndfile leaves it out
+                    continue
+                if found_frames != frames:
                     continue  # libsndfile takes the last page before the damage for the end
                 found = segment(row, start, length, frames)
                 np.testing.assert_array_equal(found, expected, str(seed))
