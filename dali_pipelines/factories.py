@@ -547,11 +547,11 @@ def video_pipeline(
     Parameters
     ----------
     index : Index
-        Each row is a video, or with columns ``start`` and ``duration``, in seconds, a part of one,
-        see `Index.scan_videos`, of which a clip is drawn, or in mode ``eval`` the one in the
-        middle; or with a column ``frame`` the clip from that frame on, see `Index.each_clip`.
+        Each row is a video, see `Index.scan_videos`, or a part of one, by the columns ``start`` and
+        ``duration`` in seconds. The clip of a row is random, or in the middle in mode ``eval``.
+        With a column ``frame`` it begins at that frame, see `Index.each_clip`.
     frames : int, optional
-        Frames of a clip; only rows of `Index.each_clip` have a default, their own number.
+        Frames of a clip. By default as in `Index.each_clip`; other rows have no default.
     stride : int, optional
         Frames of the video from one frame of the clip to the next; by default 1, or that of
         `Index.each_clip`.
