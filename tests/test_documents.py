@@ -345,6 +345,38 @@ def test_commands(
             assert main([name, *flags] if name in COMMANDS else flags) == 0, words
 
 
+def test_smaller_copies_are_of_all_photographs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of any suffix, with the labels of the originals; a file that cannot be read is named."""
+    monkeypatch.chdir(tmp_path)
+    image = Image.effect_noise((1200, 600), 50).convert("RGB")
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to the right
+    for name in ("a/0.jpg", "b/1.JPEG", "b/2.png", "d/3.JPG", "d/4.webp"):
+        path = Path("photos", name)
+        path.parent.mkdir(exist_ok=True, parents=True)
+        image.save(path, exif=turned)
+    Path("photos/c").mkdir()
+    half = Path("photos/a/0.jpg").read_bytes()[:20000]
+    Path("photos/c/cut.jpg").write_bytes(half)
+    Image.new("I;16", (9, 9), 999).save("photos/a/deep.png")
+    (script,) = (
+        block.text
+        for block in blocks(DOCS / "guide" / "formats.md", "python")
+        if "SHORTER" in block.text
+    )
+    names: dict[str, Any] = {}
+    exec(compile(script, "formats.md", "exec"), names)
+    index = names["index"]
+    assert index["label"].to_pylist() == [0, 1, 1, 3, 3]
+    for path in index["path"].to_pylist():
+        with Image.open(path) as copy:
+            assert copy.size == (512, 1024)
+    out = capsys.readouterr().out
+    assert out.count("cut.jpg") == out.count("deep.png") == 1
+
+
 def test_each_command_is_documented() -> None:
     page = (DOCS / "guide" / "commands.md").read_text()
     assert {path.stem for path in (ROOT / "scripts").glob("[!_]*.py")} == {"run", "train"}
