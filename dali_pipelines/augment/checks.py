@@ -28,7 +28,7 @@ def check_8_bits(what: str, kind: ImageKind) -> None:
     """Raise ValueError if the images are not of 8 bits, or their depth is unknown."""
     if kind.largest is None:
         raise ValueError(
-            f"{what} needs images of 8 bits, with values from 0 to 255: leave it out. For other "
-            "images there are Erase, Blur, Noise, PhotonNoise, and ColorJitter with only "
-            "brightness and contrast"
+            f"{what} needs images of 8 bits, with values from 0 to 255, as from jpeg_pipeline: "
+            "leave it out. For other images there are Erase, Blur, Noise, PhotonNoise, and "
+            "ColorJitter with only brightness and contrast"
         )

@@ -138,6 +138,7 @@ def in_flags(message: str) -> str:
         message = re.sub(r"\b(aia|audio|fits|jpeg|video)_pipeline\b", r"--pipeline=\1", message)
     elif "video" in flags:  # index
         message = re.sub(r"\b(audio|video)_pipeline\b", r"--\1", message)
+        message = re.sub(r"(?<!\S)classes=$", "--classes", message)  # an Index or its file
     return _SETTING.sub(_in_flags, message)
 
 

@@ -137,7 +137,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 )
         except ReadError as error:
             failed += 1
-            print(one_line(f"{name}: {error}" if name else error), file=sys.stderr)
+            message = one_line(f"{name}: {error}" if name else error)
+            print(in_flags(message), file=sys.stderr)
         else:
             print(_table(name, found[name], len(rows), config.pipeline, labels), flush=True)
     if config.output is not None and found:

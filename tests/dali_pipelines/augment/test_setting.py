@@ -179,7 +179,7 @@ def test_images_of_16_bits_are_rejected(tmp_path: Path, mode: Any) -> None:
     ],
 )
 def test_values_without_a_range(arrays: Index, factory: Any, one: Any) -> None:
-    with pytest.raises(ValueError, match=r"8 bits.*leave it out.*Erase, Blur"):
+    with pytest.raises(ValueError, match=r"8 bits.*jpeg_pipeline.*leave it out.*Erase, Blur"):
         factory(arrays, batch_size=1, augment=(one,))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import ROOT
+from PIL import Image
 
 from dali_pipelines.cli.errors import in_flags
 from dali_pipelines.cli.main import COMMANDS, main
@@ -67,6 +68,20 @@ def test_settings_are_flags(
     message = capsys.readouterr().err
     assert told in message
     assert not re.search(r"(?<![-\w])\w+='", message)
+
+
+@pytest.mark.parametrize("folders", [("train/a", "val/a"), ("a", "b/nothing")])
+def test_warnings_about_class_folders_name_the_flag(
+    tmp_path: Path, folders: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for folder in folders:
+        (tmp_path / "photos" / folder).mkdir(parents=True)
+        if not folder.endswith("nothing"):
+            Image.new("RGB", (4, 4)).save(tmp_path / "photos" / folder / "1.png")
+    data, out = str(tmp_path / "photos"), str(tmp_path / "index.arrow")
+    assert main(["index", data, "-o", out, "--class_folders"]) == 0
+    (message,) = caplog.messages
+    assert in_flags(message).endswith(" --classes")
 
 
 def test_what_is_no_setting_stays() -> None:

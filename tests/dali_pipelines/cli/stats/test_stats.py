@@ -130,6 +130,13 @@ def test_bad_files_are_named(archive: Path, capsys: pytest.CaptureFixture[str]) 
     assert str(archive / "3.fits") in out
 
 
+def test_photographs_read_as_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.jpg")
+    Index.scan(tmp_path / "a.jpg").save(tmp_path / "a.arrow")
+    assert main(["stats", str(tmp_path / "a.arrow")]) == 1
+    assert "--pipeline=jpeg" in capsys.readouterr().err
+
+
 def test_photographs_as_gray_images(tmp_path: Path) -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8))
     image.save(tmp_path / "a.png")
