@@ -17,6 +17,7 @@ from readers.index import schema
 from readers.index.arrow import pa
 from readers.index.classes import with_classes
 from readers.index.paths import check_local
+from readers.messages import printable
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         raise ValueError(f"{annotations}: {error}") from None
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{annotations}: {error}") from None
+    _warn_of_boxes_beyond(annotations, paths, sizes, of_rows, corners)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(of_rows, minlength=len(paths)))])
     boxes = pa.FixedSizeListArray.from_arrays(pa.array(corners.ravel()), 4)
     columns = {
@@ -174,7 +176,7 @@ def _boxes(
         if not _is_box(each["bbox"]):
             raise ValueError(
                 f"annotation {each.get('id')} has bbox {each['bbox']!r}, expected four finite "
-                "numbers: x, y, width, height"
+                "numbers: x, y, width, height, the last two not negative"
             )
     corners = np.array([each["bbox"] for each in single], np.float64).reshape(-1, 4)
     has_area = (corners[:, 2:] > 0).all(axis=1)
@@ -194,4 +196,24 @@ def _is_box(value: Any) -> bool:
         isinstance(value, list)
         and len(value) == 4
         and all(type(number) in (int, float) and abs(number) <= _LARGEST for number in value)
+        and min(value[2:]) >= 0
     )
+
+
+def _warn_of_boxes_beyond(
+    annotations: str,
+    paths: Sequence[str],
+    sizes: Sequence[tuple[int, int] | None],
+    of_rows: NDArray[np.int64],
+    corners: NDArray[np.float64],
+) -> None:
+    """Warn of boxes more than a pixel beyond their image: they may be corners, not sizes."""
+    limits = np.array([size[::-1] if size else (np.inf, np.inf) for size in sizes])[of_rows]
+    is_beyond = ((corners[:, :2] < -1) | (corners[:, 2:] > limits + 1)).any(axis=1)
+    if is_beyond.any():
+        logger.warning(
+            "%s: %d of %d boxes reach more than a pixel beyond their image, and will be cut at its "
+            "edge, the first in %s. A bbox must be x, y, width, height, not x1, y1, x2, y2",
+            *(printable(annotations), is_beyond.sum(), len(corners)),
+            printable(paths[of_rows[is_beyond.argmax()]]),
+        )

@@ -622,16 +622,17 @@ class Index:
             If the file, the folder or an image is missing.
         ValueError
             If it is not an annotation file; if two images have the same id or file; if an
-            annotation has an unknown image or category, or a bbox that is not four finite numbers;
-            if an image has only one of height and width, or invalid values. The message has the
-            entry.
+            annotation has an unknown image or category, or a bbox that is not four finite numbers,
+            the last two not negative; if an image has only one of height and width, or invalid
+            values. The message has the entry.
 
         Notes
         -----
-        Boxes of crowds (``iscrowd``) and boxes without area are left out; the log counts them.
-        Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. with
-        pycocotools, and add a column of their paths for `dali_pipelines.Mask`. Labels depend only
-        on the list of categories, so files with the same list have the same labels.
+        Boxes of crowds (``iscrowd``) and boxes without area are left out; the log counts them. A
+        warning says if boxes reach beyond their image, as they do if they were written as two
+        corners. Segmentations (polygons and run lengths) are not read: write them to mask files,
+        e.g. with pycocotools, and add a column of their paths for `dali_pipelines.Mask`. Labels
+        depend only on the list of categories, so files with the same list have the same labels.
 
         Examples
         --------

@@ -150,11 +150,26 @@ def without(what: str, number: int, field: str) -> dict[str, Any]:
         (without("annotations", 0, "bbox"), r"annotations\[0\] lacks 'bbox'"),
         (change("annotations", 2, bbox=[1, 2, 3]), r"annotation 3 has bbox \[1, 2, 3"),
         (change("annotations", 2, bbox=None), "annotation 3 has bbox None"),
+        (change("annotations", 2, bbox=[9, 9, -4, 5]), r"annotation 3 has bbox \[9, 9, -4, 5.*neg"),
     ],
 )
 def test_bad_files(folder: Path, found: Any, words: str) -> None:
     with pytest.raises(ValueError, match=rf"a\.json: .*{words}"):
         made(folder, found)
+
+
+@pytest.mark.parametrize(
+    ("bbox", "is_told"),
+    [([5, 6, 27, 8], True), ([-2, 6, 9, 8], True), ([5, 6, 25.5, 14.9], False)],
+)
+def test_boxes_beyond_the_image(
+    folder: Path, bbox: list[float], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As are those given by two corners; some tools round to a pixel beyond."""
+    index = made(folder, change("annotations", 2, bbox=bbox))
+    x, y, width, height = bbox
+    assert [x, y, x + width, y + height] in index["boxes"].to_pylist()[1]
+    assert ("1 of 3 boxes" in caplog.text and "sub/a.jpg" in caplog.text) == is_told
 
 
 def test_missing_images(folder: Path) -> None:
