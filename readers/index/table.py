@@ -880,7 +880,8 @@ class Index:
             Columns of pixels along rows and columns of the image.
         ra, dec : str
             Columns of positions in ICRS, in degrees, or in the unit of the column. FITS has no unit
-            hourangle: set this unit in an astropy Table.
+            hourangle: set this unit in an astropy Table. A SkyCoord ``sky`` counts as two columns,
+            ``sky_ra`` and ``sky_dec``.
         origin : {0, 1}
             Coordinate of the centre of the first pixel in `x` and `y`: 1 in FITS and SExtractor.
         outside : {"reject", "fill", "shift"}

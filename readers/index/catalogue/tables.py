@@ -70,7 +70,8 @@ class Objects:
                     f"{type(catalogue).__name__}"
                 )
             catalogue = pa.table(catalogue)
-        self._table = catalogue if isinstance(catalogue, Table) else without_views(catalogue)
+        is_astropy = isinstance(catalogue, Table)
+        self._table = _with_positions(catalogue) if is_astropy else without_views(catalogue)
         self.names: list[str] = list(
             self._table.colnames if isinstance(self._table, Table) else self._table.column_names
         )
@@ -111,7 +112,7 @@ class Objects:
         return f"it has {', '.join(self.names)}{self._others}"
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """Return a column. TypeError if an Index cannot hold it, e.g. a SkyCoord."""
+        """Return a column. TypeError if an Index cannot hold it, e.g. complex numbers."""
         values = self._table[name]
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
@@ -190,6 +191,34 @@ class Objects:
             raise ValueError(_not_numbers(self.name, name, column, what))
         found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return np.asarray(found, np.float64)
+
+
+def _with_positions(table: Table) -> Table:
+    """Return a table with columns ``NAME_ra`` and ``NAME_dec`` in place of each SkyCoord ``NAME``.
+
+    They are ICRS in degrees, NaN where it is masked. A SkyCoord stays if it cannot be converted, or
+    if there are such columns already.
+    """
+    from astropy.table import Column
+
+    for name in table.colnames:
+        if type(table[name]).__name__ != "SkyCoord":
+            continue
+        if {f"{name}_ra", f"{name}_dec"} & {*table.colnames}:
+            continue
+        try:
+            icrs = table[name].icrs
+        except Exception:  # astropy raises many types, as for AltAz without a place on Earth
+            continue
+        table = table.copy(copy_data=False)  # not that of the user
+        at = table.index_column(name)
+        table.remove_column(name)
+        for angle, part in ((icrs.dec, "dec"), (icrs.ra, "ra")):
+            degrees = angle.to_value("deg")
+            if hasattr(degrees, "filled"):
+                degrees = degrees.filled(np.nan)
+            table.add_column(Column(degrees, unit="deg"), name=f"{name}_{part}", index=at)
+    return table
 
 
 def _check_kind(name: str, catalogue: str, values: Any) -> None:

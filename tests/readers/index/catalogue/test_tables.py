@@ -220,11 +220,43 @@ def test_times_of_a_local_scale_are_refused() -> None:
 
 
 def test_columns_that_an_index_cannot_hold_can_be_left_out() -> None:
-    sky = SkyCoord([1, 2] * u.deg, [3, 4] * u.deg)
+    sky = SkyCoord([1, 2] * u.deg, [3, 4] * u.deg, frame="altaz")
     objects = Objects(QTable({"mag": [1, 2], "sky": sky}))
     with pytest.raises(TypeError, match=r"'sky'.*SkyCoord"):
         objects.kept(None, without=())
     assert objects.kept(["mag"], without=())["mag"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["table", "ecsv", "fits"])
+@pytest.mark.parametrize("frame", ["icrs", "galactic"])
+def test_positions_of_astropy_are_two_columns(tmp_path: Path, frame: str, kind: str) -> None:
+    """In place of the SkyCoord, as in the tables of photutils."""
+    sky = SkyCoord([350.5, 2, 120] * u.deg, [-3, 4, 80] * u.deg, frame=frame)
+    table: Table | str = QTable({"id": [5, 6, 7], "sky_centroid": sky, "mag": [1.0, 2.0, 3.0]})
+    if kind != "table":
+        QTable(table).write(tmp_path / f"stars.{kind}")
+        table = str(tmp_path / f"stars.{kind}")
+    objects = Objects(table)
+    assert objects.names == ["id", "sky_centroid_ra", "sky_centroid_dec", "mag"]
+    np.testing.assert_allclose(objects.degrees("sky_centroid_ra"), sky.icrs.ra.deg, rtol=1e-14)
+    np.testing.assert_allclose(objects.degrees("sky_centroid_dec"), sky.icrs.dec.deg, rtol=1e-14)
+    if isinstance(table, QTable):
+        assert table.colnames == ["id", "sky_centroid", "mag"]  # not changed
+
+
+def test_masked_positions_of_astropy_are_nan() -> None:
+    ra, dec = (Masked(values * u.deg, mask=[False, True]) for values in ([1.0, 2.0], [3.0, 4.0]))
+    objects = Objects(QTable({"sky": SkyCoord(ra, dec)}))
+    np.testing.assert_allclose(objects.degrees("sky_ra"), [1, np.nan], equal_nan=True)
+    np.testing.assert_allclose(objects.degrees("sky_dec"), [3, np.nan], equal_nan=True)
+
+
+def test_positions_of_astropy_replace_no_other_column() -> None:
+    sky = SkyCoord([1] * u.deg, [3] * u.deg)
+    objects = Objects(QTable({"sky": sky, "sky_ra": [7.0]}))
+    assert objects.kept(["sky_ra"], without=())["sky_ra"].to_pylist() == [7.0]
+    with pytest.raises(TypeError, match=r"'sky'.*SkyCoord"):
+        objects.kept(None, without=())
 
 
 def test_vectors() -> None:
