@@ -61,6 +61,7 @@ class Record:
         """Return the line to print."""
         facts = (
             self.path
+            + (f" HDU {self.hdu}" if self.hdu else "")  # only the others need their number
             + ("" if self.plane is None else f" plane {self.plane}")
             + ("" if self.frame is None else f" frame {self.frame}"),
             self.codec or "-",

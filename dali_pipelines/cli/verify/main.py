@@ -6,9 +6,9 @@ FITS files are compared with astropy, files with the suffix of an encoded image 
 with Pillow, recordings (.wav, .flac, ...) with soundfile, and videos (.mp4, .mkv, ...) with PyAV.
 Rows of Zarr stores, HDF5 and netCDF4 files, or an Index of arrays are compared with xarray. PyAV
 decodes a video from its beginning, the pipeline decodes frames from their key frames. The command
-prints a line for each file, FITS first, or each row of arrays: path, codec (RICE_1, ..., or plain;
-JPEG, ...; zlib, ...; FLAC PCM_16, ...; h264, ...), shape and dtype of the other decoder, the
-largest difference between the values of both as float32, and
+prints a line for each file, FITS first, or each row of arrays: path (with its HDU, except 0), codec
+(RICE_1, ..., or plain; JPEG, ...; zlib, ...; FLAC PCM_16, ...; h264, ...), shape and dtype of the
+other decoder, the largest difference between the values of both as float32, and
 
     OK        all pixels are equal, NaN to NaN; JPEG, WebP and the like within 2 grey levels;
               all samples are equal; MP3 within 3e-7, segments of Opus within 0.002

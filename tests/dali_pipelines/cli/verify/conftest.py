@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -13,10 +14,11 @@ from dali_pipelines.cli.verify import compare
 
 @pytest.fixture
 def verify(command: Callable[..., tuple[str, str]]) -> Callable[..., dict[str, str]]:
-    """Run ``verify`` on the CPU in this process; give its lines by the names of the files."""
+    """Run ``verify`` on the CPU in this process; give its lines by the files, without HDUs."""
 
     def verify(*arguments: object, status: int = 0) -> dict[str, str]:
         out, _ = command("verify", "--device=cpu", *arguments, status=status)
+        out = re.sub(r" HDU \d+", "", out)
         lines = dict(line.split("  ", 1) for line in out.splitlines())
         assert len(lines) == out.count("\n")
         return {os.path.basename(path): rest for path, rest in lines.items()}

@@ -205,6 +205,20 @@ def test_hdus_of_flags_and_of_an_index(
 
 
 @pytest.mark.usefixtures("no_processes")
+def test_lines_of_detectors_name_their_hdu(
+    tmp_path: Path, command: Callable[..., tuple[str, str]]
+) -> None:
+    path = tmp_path / "detectors.fits"
+    images = [fits.ImageHDU(RAMP, name="SCI", ver=version) for version in (1, 2)]
+    fits.HDUList([fits.PrimaryHDU(RAMP), *images]).writeto(path)
+    index = Index(pa.table({"path": [str(path)] * 3, "hdu": pa.array([0, 1, 2], pa.int64())}))
+    index.save(tmp_path / "index.parquet")
+    out, _ = command("verify", tmp_path / "index.parquet", "--device=cpu")
+    named = [line.partition("  ")[0] for line in out.splitlines()]
+    assert named == [str(path), f"{path} HDU 1", f"{path} HDU 2"]
+
+
+@pytest.mark.usefixtures("no_processes")
 def test_planes_of_an_index_and_names_of_hdus(tmp_path: Path, verify: Verify) -> None:
     """Each row is compared with its plane; both decoders reject a cube without one."""
     cube = np.random.default_rng(0).normal(100, 9, (3, 8, 9)).astype(np.float32)
