@@ -225,15 +225,23 @@ def find_opened(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int
         names = [hdu.name for hdu in hdus]
         raise no_such_hdu(wanted, names, _after(hdus, place)) from None
     if not _holds_image(hdu):
-        reason, images = f"HDU {wanted!r} has no image, it is a {type(hdu).__name__}", {}
+        reason, images = f"HDU {wanted!r} has no image{_instead(hdu)}", {}
         with suppress(Exception):  # if another HDU is damaged
             for other, hdu in enumerate(hdus):
                 if _holds_image(hdu):
                     images[other] = hdu.name
         if images:
-            reason += f"; images are in HDU {_listed(images)}: set hdu={min(images)}"
+            reason += f"; images are in HDU {_listed(images)}: name one of these"
         raise ValueError(reason)
     return number
+
+
+def _instead(hdu: Any) -> str:
+    """Return what an opened HDU without pixels has, with a comma before it."""
+    if "PIXVALUE" in hdu.header:
+        constant = hdu.header["PIXVALUE"]
+        return f", but says that all pixels are {constant!r} (PIXVALUE of HST), which is not read"
+    return f", its type is {type(hdu).__name__}"
 
 
 def check_data(hdu: Any, number: int, place: Place) -> None:

@@ -147,6 +147,15 @@ def test_by_number_and_by_name(tmp_path: Path) -> None:
     refused(FitsReader(2), Row(NUMBER, path), None, "HDU 2 .*no image.*BinTableHDU")
 
 
+def test_constant_images_of_hst_are_named(tmp_path: Path) -> None:
+    """They have no pixels, only their value in the header."""
+    error = fits.ImageHDU(name="ERR")
+    error.header.update({"NPIX1": 23, "NPIX2": 31, "PIXVALUE": 1.5})
+    path = str(tmp_path / "raw.fits")
+    fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(PIXELS, name="SCI"), error]).writeto(path)
+    refused(FitsReader("ERR"), Row(NUMBER, path), None, r"'ERR'.*1\.5.*PIXVALUE.*HDU 1 \(SCI\)")
+
+
 @pytest.mark.parametrize("name", ["0.fits", "0.fits.gz"])
 def test_long_names(tmp_path: Path, name: str) -> None:
     long = [f"{'n' * 70}{number}" for number in range(2)]
