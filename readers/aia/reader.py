@@ -63,8 +63,8 @@ class AiaReader:
         Before resampling, pixels of AIA below `lowest` are set to `lowest`, and pixels at or below
         `floor` are treated as missing.
     curves : tuple of float, or mapping
-        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`.
-        Files of other channels than in the mapping raise ReadError.
+        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`, for
+        HMI also by CONTENT or WAVELNTH; a file that the mapping lacks raises ReadError.
     rules : HeaderRules
         Files that break a rule raise ReadError.
     largest_tile : float
@@ -260,11 +260,16 @@ class AiaReader:
     def _curve(self, header: Mapping[str, Any]) -> tuple[float, ...]:
         if not isinstance(self.curves, Mapping):
             return self.curves
-        name = channel_name(header)
-        if name not in self.curves:
-            known = ", ".join(self.curves)
-            raise ValueError(f"channel {name} has no stretch, expected one of {known}")
-        return self.curves[name]
+        names = [channel_name(header)]
+        if is_hmi(header):  # samples are grouped by these keywords, which name their channels
+            names.append(text(header, "CONTENT"))
+            if "WAVELNTH" in header:
+                names.append(str(round(number(header, "WAVELNTH"))))
+        for name in names:
+            if name in self.curves:
+                return self.curves[name]
+        known = ", ".join(self.curves)
+        raise ValueError(f"channel {names[0]} has no stretch, expected one of {known}")
 
     def _check_deconvolved(self, header: Mapping[str, Any]) -> None:
         if not self.deconvolved:

@@ -325,6 +325,19 @@ def test_hmi(tmp_path: Path) -> None:
     assert AiaReader(curves=curves).read(row, None)["stretch"] == [2]
 
 
+@pytest.mark.parametrize("group", ["MAGNETOGRAM", "6173"])
+def test_stretch_of_hmi_by_the_column_of_its_group(tmp_path: Path, group: str) -> None:
+    """Samples of AIA and HMI are grouped by WAVELNTH, and stretches in order have these names."""
+    header = hmi_header(CDELT1=16.14, CDELT2=16.14, CRPIX1=64.2, CRPIX2=64.9, WAVELNTH=6173.0)
+    row = Row(NUMBER, str(save(tmp_path / "hmi.fits", np.ones((128, 128), np.float32), header)))
+    curves = {"171": (1.0,), group: (3.0,)}
+    assert AiaReader(curves=curves).read(row, None)["stretch"] == [3]
+    curves["hmi_m"] = (2.0,)
+    assert AiaReader(curves=curves).read(row, None)["stretch"] == [2]
+    with pytest.raises(ReadError, match=r"hmi_m.*171, hmi_v"):
+        AiaReader(curves={"171": (1.0,), "hmi_v": (2.0,)}).read(row, None)
+
+
 class TestRefused:
     def test_a_real_cutout(self, shared_data: Path) -> None:
         row = Row(NUMBER, str(shared_data / "fits" / "aia_171_cutout.fits"))
