@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from hypothesis import strategies as st
 from stretches import stretches
 
 from dali_pipelines import (
+    ColorJitter,
     Index,
     Loader,
     Noise,
     PipelineConfig,
     Preprocessor,
+    RandAugment,
+    RandomGrayscale,
     Stretch,
     fits_pipeline,
     jpeg_pipeline,
@@ -147,6 +151,29 @@ def test_arrays_and_photographs(tmp_path: Path, npy_index: Index) -> None:
     photos = Index.scan(tmp_path)
     plain = delivered(jpeg_pipeline, photos)
     close(delivered(jpeg_pipeline, photos, stretch=CURVES), by_channel(plain))
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_its_values_are_no_longer_those_of_8_bits(tmp_path: Path, suffix: str) -> None:
+    """ColorJitter clamps images of 8 bits to 0 to 255."""
+    from PIL import Image
+
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(tmp_path / f"a.{suffix}")
+    photos = Index.scan(tmp_path)
+    far = (replace(CURVES[0], mean=1.0), replace(CURVES[1], std=1e-3), CURVES[2])
+    plain = delivered(jpeg_pipeline, photos, stretch=far)
+    assert plain.min() < 0
+    assert plain.max() > 255
+    found = delivered(jpeg_pipeline, photos, stretch=far, augment=(ColorJitter((2, 2)),))
+    close(found, 2 * plain)
+    for one in (
+        ColorJitter(saturation=0.5),
+        ColorJitter(hue=0.1),
+        RandomGrayscale(),
+        RandAugment(),
+    ):
+        with pytest.raises(ValueError, match="8 bits"):
+            delivered(jpeg_pipeline, photos, stretch=far, augment=(one,))
 
 
 def test_a_preprocessor_has_it(cubes: Index, tmp_path: Path) -> None:

@@ -111,6 +111,26 @@ def test_a_state_replaces_the_order_of_a_loader(npy_index: Index, own: dict[str,
     assert sorted(expected[:23]) == sorted(expected[23:]) == [*range(23)]
 
 
+def test_steps_are_counted_from_a_state_without_them(npy_index: Index) -> None:
+    """The pass of the state becomes the epoch, and the rows go on where they were."""
+    factory = partial(in_this_process, npy_pipeline)
+    with Loader(factory, npy_index, seed=7, **SETTINGS) as first:
+        passes = [[batch["row"].tolist() for (batch,) in first] for _ in range(3)]
+    with Loader(factory, npy_index, seed=7, **SETTINGS) as other:
+        for _ in range(2):
+            list(other)
+        next(iter(other))
+        state = other.state_dict()
+    rest = [row for rows in passes[2][1:] for row in rows]
+    with Loader(factory, npy_index, epoch_steps=3, **SETTINGS) as counted:
+        counted.load_state_dict(state)
+        assert (counted.epoch, counted.step) == (2, 0)
+        steps = [(step.epoch, step.step, step[0]["row"].tolist()) for step in counted]
+        assert [one[:2] for one in steps] == [(2, 0), (2, 1), (2, 2)]
+        assert [row for *_, rows in steps for row in rows] == rest[:12]
+        assert (counted.epoch, counted.step) == (3, 0)
+
+
 @pytest.mark.parametrize("by", ["scan", "moved"])
 def test_a_moved_archive_goes_on(tmp_path: Path, by: str) -> None:
     for number in range(8):

@@ -533,6 +533,20 @@ class TestOfALoader:
         loader = Loader(fits_pipeline, index, batch_size=2, devices=[None])
         assert loader.preprocessor(hdu=1).settings == {"hdu": 1}
 
+    @pytest.mark.parametrize(("column", "setting"), [("hdu", "hdu"), ("plane", "planes")])
+    def test_rows_for_which_the_index_names_none(
+        self, mosaics: Index, column: str, setting: str
+    ) -> None:
+        """They are read from another HDU or plane than the rest."""
+        index = self.with_column(mosaics, column, [2, None, 2, 2, None])
+        with pytest.raises(ValueError, match=rf"'{column}' .*2.*pass {setting}"):
+            self.preprocessor(index)
+
+    def test_files_that_a_sample_lacks_do_not_count(self, suns: Index) -> None:
+        index = self.with_column(suns, "hdu_a", [0, 0])
+        index = self.with_column(index, "hdu_b", [0, None])
+        assert self.preprocessor(index).settings == {"hdu": 0}
+
     def test_windows_of_rows(self, mosaics: Index) -> None:
         index = mosaics.each_window((16, 16), (64, 80))
         with pytest.raises(ValueError, match="center"):

@@ -227,6 +227,9 @@ CHANGED: list[tuple[Edit, str]] = [
     (setting(shape=[5, 32, 23]), "changed.*shape"),
     (setting(dtype="<i4"), "changed.*dtype"),
     (setting(compressor=None), "changed.*codecs"),
+    (setting(fill_value=7), "changed.*fill"),
+    (setting(order="F"), "changed.*order"),
+    (setting(dimension_separator="/"), "changed.*places"),
 ]
 
 
