@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -88,6 +90,23 @@ def test_an_interrupt_leaves_no_thread(after: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         list(results)
     assert not [one for one in {*threading.enumerate()} - others if "Timer" not in str(one)]
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("mapped", [isolated_map, process_map])
+def test_a_map_ends_without_its_endless_tasks(mapped: Callable[..., Any]) -> None:
+    others = {*threading.enumerate()}
+    results = mapped(time.sleep, ((seconds,) for seconds in (0, 3600, 3600)), 2)
+    assert next(results) is None
+    results.close()
+    assert {*threading.enumerate()} == others
+
+
+@pytest.mark.timeout(100)
+def test_a_crash_does_not_wait_for_endless_tasks() -> None:
+    tasks = [(time.sleep, 3600), (die_of, "deadly")]
+    with pytest.raises(Crash):
+        list(process_map(operator.call, tasks, 2))
 
 
 def test_threads_end_with_their_map() -> None:
