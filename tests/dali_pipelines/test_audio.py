@@ -522,11 +522,31 @@ def test_recordings_shorter_than_a_window_have_one_frame(tmp_path: Path, center:
         assert np.isfinite(sample["features"]).all()
 
 
-def test_padding_of_features_is_silence(index: Index) -> None:
-    kind = LogMel()
+@pytest.mark.parametrize(
+    ("kind", "silence"),
+    [
+        (Spectrogram(), 0),
+        (LogMel(), -100),
+        (LogMel(power=1), -200),
+        (LogMel(floor=1e-5), -50),
+        (LogMel(log="natural"), math.log(2**-24)),
+        (LogMel(log="natural", floor=1e-3), math.log(1e-3)),
+        (LogMel(normalize="feature"), 0),
+        (LogMel(normalize="all"), 0),
+        (LogMel(log="natural", normalize="feature"), 0),
+        (Mfcc(), 0),
+        (Mfcc(normalize="feature"), 0),
+    ],
+    ids=str,
+)
+def test_padding_of_features_is_silence(index: Index, kind: Spectrogram, silence: float) -> None:
+    """Of normalised features it is their mean."""
+    padded = 0
     for sample in read_here(audio_pipeline, index, features=kind, batch_size=ROWS).values():
         rest = sample["features"][0, :, int(sample["length"]) :]
-        np.testing.assert_allclose(rest, -100, atol=1e-4)
+        np.testing.assert_allclose(rest, silence, atol=1e-4)
+        padded += rest.size
+    assert padded
 
 
 # ---- Augmentations -------------------------------------------------------------------------------
