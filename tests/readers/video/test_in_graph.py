@@ -140,6 +140,10 @@ def _x264(parameters: str, **more: Any) -> Kind:
         ("cpu", KINDS["h264"], {}),
         ("cpu", KINDS["vp9 mp4"], {"size": (47, 64)}),
         ("cpu", KINDS["ffv1"], {}),
+        # Its pixels are not called those of JPEG, as H.264's of the full range are.
+        *[("cpu", KINDS["vp9 mp4"], {"setup": _colours(matrix, 2)}) for matrix in (1, 5, 6)],
+        ("cpu", KINDS["vp9 mp4"], {"setup": _colours(9, 1)}),
+        ("gpu", REALTIME, {"setup": _colours(5, 2)}),
         ("gpu", KINDS["av1"], {}),
         ("gpu", KINDS["mpeg4"], {}),
         ("gpu", KINDS["mjpeg"], {}),

@@ -281,12 +281,13 @@ def test_no_more_is_read_than_from_the_key_frame_on(tmp_path: Path) -> None:
 def test_a_clip_has_the_packets_that_it_needs(tmp_path: Path) -> None:
     path = write(tmp_path / "a", "open GOP")
     packets = video_packets(Row(0, str(path)))
-    expected = stored(path)
+    expected, times = stored(path), times_of(path)
     for first in range(0, FRAMES - 9, 4):
         note = packets.of_clip(first, Clip(5, 2)).note()
         row = Row(0, str(path), notes={NOTE: note, FRAME: first})
-        found = frames_of(VideoReader(5, 2).read(row, None))
-        np.testing.assert_array_equal(found, expected[first : first + 10 : 2])
+        sample = VideoReader(5, 2).read(row, None)
+        np.testing.assert_array_equal(frames_of(sample), expected[first : first + 10 : 2])
+        np.testing.assert_allclose(sample["time"], times[first : first + 10 : 2], atol=1e-9)
 
 
 # ---- Which clip ----------------------------------------------------------------------------------
