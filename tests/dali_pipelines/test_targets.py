@@ -435,5 +435,5 @@ class Sizeless:
 
 
 def test_readers_without_sizes_have_no_targets(archive: Archive) -> None:
-    with pytest.raises(ValueError, match=r"targets mask, boxes.*image_size.*Sizeless"):
+    with pytest.raises(ValueError, match=r"targets mask, boxes.*regions = True.*Sizeless"):
         source_of(archive.index, Sizeless())

@@ -58,25 +58,27 @@ def run(stage: Stage, log: Path) -> Outcome:
         file.write(f"\n==== {stage.name}: {subprocess.list2cmdline(stage.command)}\n".encode())
         file.flush()
         start = file.tell()
-        process = subprocess.Popen(
-            stage.command,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=_environment(),
-            start_new_session=True,
-        )
+        process = None
         # As `timeout` does where a machine is lent for some minutes.
         before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
+            process = subprocess.Popen(
+                stage.command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=_environment(),
+                start_new_session=True,
+            )
             ended = _wait(process, stage.limit_s)
         finally:
             signal.signal(signal.SIGTERM, before)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):  # a driver that hangs holds its processes
-                process.wait(_END_S)
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                with suppress(subprocess.TimeoutExpired):  # a driver that hangs holds its processes
+                    process.wait(_END_S)
     return _outcome(stage, ended, time.monotonic() - began, log, start)
 
 

@@ -53,7 +53,7 @@ CASES = {
     ),
     "verify": Case(
         "archive --device=cpu --json=v.json",
-        r"^\S+/0\.fits  RICE_1  20x24  int16  0  OK\n(.*\n){3}$",
+        r"^\S+/0\.fits HDU 1  RICE_1  20x24  int16  0  OK\n(.*\n){3}$",
         r"(archive: .*\n)?4 files on the CPU: 3 OK, 0 DIFFERS, 1 REJECTED\n",
         made="v.json",
     ),

@@ -171,7 +171,7 @@ RUN = [
     ("--rotate=inf", "--rotate", "inf", "180"),
     ("--rotate=5", "rotate", "", "crop"),
     ("--random_area 0.1 1", "random_area", "", "resize"),
-    ("--random_area 0.1 nan", "--random_area", "nan", "up to 1"),
+    ("--random_area 0.1 nan", "--random_area", "nan", "to 1"),
     ("--random_aspect_ratio 1 2", "random_aspect_ratio", "", "random_area"),
     ("--resize_shorter=9", "resize_shorter", "", "crop"),
     ("--outside=fill", "--outside", "fill", "window"),

@@ -164,7 +164,7 @@ class TestUnfit:
         [
             ("--correction-table={}/V10.csv", 1, "V10.csv has no channel 171.* 193"),
             ("--pointing-table={}/pointing.csv", 1, "128x128.* 4096x4096"),
-            ("--psf", 1, "4096x4096.* AIA_3, 128x128"),
+            ("--psf", 1, "4096x4096.* AIA_3 of 128x128"),
             ("--dtype=int16", 1000, "float32"),
         ],
     )
