@@ -120,6 +120,16 @@ def test_a_loader_cuts_the_windows_of_its_index(
         np.testing.assert_array_equal(sample["image"][0], cutout.data)
 
 
+def test_windows_of_one_size_with_other_edges(frames: Archive) -> None:
+    """Those that are filled cannot be read as those that are inside, or moved there."""
+    filled, inside = (cutouts(frames, outside) for outside in ("fill", "reject"))
+    both = Index.concat([inside, filled])
+    assert (both.window_size, both.outside) == ((CROP, CROP), None)
+    assert Index.concat([filled, filled]).outside == "fill"
+    with new_loader(fits_pipeline, both, outside="fill") as loader:
+        assert len(by_row(loader)) == len(inside) + len(filled)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [({}, "Whole images"), ({"crop": 8}, "middle"), ({"window": "center"}, None), (ROW, None)],

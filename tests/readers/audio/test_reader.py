@@ -467,6 +467,23 @@ def test_a_speed_is_drawn_for_each_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(reader.read(Row(0, str(path)), None)["image"][0], stored(path))
 
 
+@pytest.mark.parametrize("notes", [{}, {"start": np.float64(0.5), "duration": np.float64(3)}])
+@pytest.mark.parametrize("rate", [RATE, 22050])
+@pytest.mark.parametrize("speed", [0.8, 1.0, 1.25])
+def test_the_start_is_where_the_segment_begins_in_the_file(
+    tmp_path: Path, speed: float, rate: int, notes: dict[str, Any]
+) -> None:
+    """A ramp shows at each sample how many seconds of the file came before it."""
+    ramp = np.linspace(-0.8, 0.8, 4 * rate, dtype=np.float32)
+    path = write(tmp_path / "a.wav", ramp, rate, subtype="FLOAT")
+    row = Row(0, str(path), draws=Draws.of(0, 0, 0), notes=notes)
+    reader = AudioReader(RATE, speeds=(speed,))
+    for x in (0.2, 0.5, 0.8):
+        sample = reader.read(row, Window(height=1, width=4000, x=x))
+        begins = (sample["image"][0, 0, 0] + 0.8) / 1.6 * 4
+        np.testing.assert_allclose(sample["start"], begins, atol=2e-3)
+
+
 def test_draws_of_a_row_are_uniform_and_independent(tmp_path: Path) -> None:
     """Of its speed, and whether noise is added, which recording of it, from where, how loud."""
     speech = write(tmp_path / "speech.wav", np.full(128, 0.5, np.float32), RATE)
