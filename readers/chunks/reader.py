@@ -19,8 +19,7 @@ from readers.chunks.filters import MODULES
 from readers.chunks.table import Stored
 from readers.chunks.values import put_values, viewed, viewed_dtype
 from readers.chunks.zarr import check_unchanged
-from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.errors import ReadError, reason_of
+from readers.contract import Peek, Row, Sample, SampleSpec, row_errors
 from readers.messages import printable
 from readers.places.contract import Place
 from readers.places.urls import is_url
@@ -106,7 +105,7 @@ class ChunkedReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the chunks of the window, or only the parts that it needs."""
-        try:
+        with row_errors(row):
             arrays, size = self._arrays(row)
             box = Box(0, 0, *size)
             if window is not None:
@@ -116,17 +115,13 @@ class ChunkedReader:
             image = buffer(nbytes).view(self.dtype)
             image = image.reshape(self.channels, box.height, box.width)
             input_bytes = read_box(row, arrays, box, image)
-        except Exception as error:
-            raise _read_error(row, error) from error
         return Sample({"image": image}, input_bytes, size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Return the size, which the Index notes."""
-        try:
+        with row_errors(row):
             _, size = self._arrays(row)
             needed = window and window.within(*size)
-        except Exception as error:
-            raise _read_error(row, error) from error
         height, width = (needed.height, needed.width) if needed else size
         nbytes = self.channels * height * width * np.dtype(self.dtype).itemsize
         return Peek(height=size[0], width=size[1], nbytes=nbytes, modules=MODULES)
@@ -392,7 +387,3 @@ def _check_there(row: Row, array: ChunkedArray) -> None:
             "If the store was copied in part, copy it again",
             *(printable(row.path), array.name, array.fill_value),
         )
-
-
-def _read_error(row: Row, error: Exception) -> ReadError:
-    return ReadError(row.name, reason_of(error, row.path), row=row.number)

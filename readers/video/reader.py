@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.buffers import buffer
-from readers.contract import ClipFrames, Peek, Row, Sample, SampleSpec, Short
-from readers.errors import ReadError, reason_of
+from readers.contract import ClipFrames, Peek, Row, Sample, SampleSpec, Short, row_errors
 from readers.places.contract import Place
 from readers.values import check_integer
 from readers.video.decoding import decoded
@@ -132,7 +131,7 @@ class VideoReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the packets of the clip; decode them, or leave that to the graph."""
-        try:
+        with row_errors(row):
             with row.place as place:
                 packets = packets_of(row, place)
                 clip = self._clip(row, packets)
@@ -154,8 +153,6 @@ class VideoReader:
             start, stop = packets.needed(numbers)
             nbytes = int(packets.nbytes[start:stop].sum())
             nbytes += 0 if row.notes.get(NOTE) else packets.stream.file_bytes
-        except Exception as error:
-            raise _read_error(row, error) from error
         arrays: dict[str, NDArray[Any]] = {
             "image": image,
             "frame": np.array(clip.first, np.int64),
@@ -186,15 +183,13 @@ class VideoReader:
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Return the size that the Index has noted, or demux the file."""
-        try:
+        with row_errors(row):
             with row.place as place:
                 packets = packets_of(row, place)
             clip = self._clip(row, packets)
             size = packets.stream.size
             needed = window and window.within(*size)
             start, stop = packets.needed(list(dict.fromkeys(clip.numbers)))
-        except Exception as error:
-            raise _read_error(row, error) from error
         height, width = (needed.height, needed.width) if needed else size
         nbytes, whole = height * width * self.channels, 0
         if self.graph is not None and takes(packets.stream, self.graph):
@@ -207,15 +202,12 @@ class VideoReader:
 
     def verify(self, row: Row) -> None:
         """Decode the whole video, or all frames whose packets the row notes."""
-        try:
-            with row.place as place:
-                packets = packets_of(row, place)
-                clip = self._clip(row, packets)
-                frames: Sequence[int] = range(packets.stream.frames)
-                for _ in decoded(place, packets, clip.numbers if packets.stream.clip else frames):
-                    pass
-        except Exception as error:
-            raise _read_error(row, error) from error
+        with row_errors(row), row.place as place:
+            packets = packets_of(row, place)
+            clip = self._clip(row, packets)
+            frames: Sequence[int] = range(packets.stream.frames)
+            for _ in decoded(place, packets, clip.numbers if packets.stream.clip else frames):
+                pass
 
     def blank(self, height: int, width: int) -> Sample:
         """Return black frames."""
@@ -315,12 +307,5 @@ def packets_of(row: Row, place: Place) -> Packets:
 
 def video_packets(row: Row) -> Packets:
     """Return the packets of the video of a row by demuxing it; ReadError if it cannot be read."""
-    try:
-        with row.place as place:
-            return scan_video(place)
-    except Exception as error:
-        raise _read_error(row, error) from error
-
-
-def _read_error(row: Row, error: Exception) -> ReadError:
-    return ReadError(row.name, reason_of(error, row.path), row=row.number)
+    with row_errors(row), row.place as place:
+        return scan_video(place)
