@@ -47,7 +47,7 @@ def _by_graph_or_reader(arrays: Mapping[str, Any], config: PipelineConfig, *, re
 
 
 def _decoded(clip: Mapping[str, Any], config: PipelineConfig, *, repeats: bool) -> Any:
-    """Decode clips to images of layout HWC, whose channels are the colours of frame after frame."""
+    """Decode clips to images of layout HWC, with the colours of one frame after the other."""
     device = "cpu" if config.device_id is None else "mixed"
     # Threads that are bound to cores would compete with the readers, and with other pipelines.
     video = fn.decoders.video(clip["encoded"], device=device, affine=False, frames=clip["picked"])

@@ -1,4 +1,4 @@
-"""Facts of files, which threads read one by one."""
+"""Facts of files, read in threads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def with_facts(
 
 
 def seconds_of(table: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
-    """Return a column of seconds as float64, nulls if the table lacks it; ValueError for others."""
+    """Return a column of seconds as float64, or nulls; ValueError for columns of other types."""
     if name not in table.column_names:
         return pa.nulls(table.num_rows, pa.float64())
     kind = table.schema.field(name).type

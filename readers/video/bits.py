@@ -1,4 +1,4 @@
-"""Numbers of any number of bits, as headers of codecs have them."""
+"""Bit fields in the headers of codecs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What packets of a clip hold beside plain frames, without decoding them."""
+"""Check, without decoding, that each packet of a clip is one frame of the usual kind."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _is_vp9(packet: bytes, size: tuple[int, int], hidden: bool) -> bool:
 
 
 def _vp9_frames(packet: bytes) -> list[bytes]:
-    """Return the frames of a packet, which has an index at its end if they are several."""
+    """Return the frames of a packet. A packet of several frames has an index at its end."""
     marker = packet[-1]
     count, width = (marker & 7) + 1, (marker >> 3 & 3) + 1
     index = packet[-2 - count * width :]

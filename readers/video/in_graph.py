@@ -47,7 +47,7 @@ class EncodedClip(NamedTuple):
 
 
 def takes(stream: Stream, decoder: GraphDecoder) -> bool:
-    """Return whether a decoder of DALI takes clips of a stream, as far as the Index tells.
+    """Return whether a decoder of DALI takes clips of a stream, according to the Index.
 
     Their frames have 8 bits, 4:2:0, an even height and width, and colours of BT.601 or BT.709 in
     limited range; those of MJPEG have the full range.
